@@ -1,0 +1,69 @@
+# Every target sets itself up in .venv. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+SOURCES := $(wildcard csrc/cpu/*.cpp csrc/cpu/*.h csrc/python/*.cpp)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-quick check lint bench bench-kernels plots gpu build clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMPS)/venv:
+	@$(PYTHON) tools/preflight.py $(PYTHON)
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# The core: no torch. Enough for `make run`.
+$(STAMPS)/core: $(STAMPS)/venv constraints.txt pyproject.toml
+	@tools/pip_install.sh $(BIN)/python -c constraints.txt setuptools pybind11 wheel
+	@touch $@.building
+	@tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e .
+	@mv $@.building $@
+
+# Native code again when a source changed; objects that did not change are kept.
+$(STAMPS)/build: $(STAMPS)/core setup.py $(SOURCES)
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+# Everything that tests need, torch and triton included.
+$(STAMPS)/test: $(STAMPS)/build constraints.txt
+	@tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e '.[test]'
+	@touch $@
+
+build: $(STAMPS)/build  ## build the CPU kernels
+
+run: $(STAMPS)/build  ## measure Standard against Flash and say why
+	@$(BIN)/flashperf explain
+
+test: $(STAMPS)/test  ## all tests
+	@$(BIN)/python -m pytest -q
+
+test-quick: $(STAMPS)/test  ## tests that take less than ten seconds each
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+lint: $(STAMPS)/test  ## ruff, clang-format, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh' 'tests/*.cu' | xargs $(BIN)/clang-format --dry-run -Werror
+	@$(BIN)/mypy
+
+check: lint test  ## lint, types and tests
+
+bench: $(STAMPS)/test  ## isolated benches of all mechanisms, and the end-to-end one
+	@$(BIN)/python -m pytest bench/ --benchmark-autosave
+
+bench-kernels: $(STAMPS)/test  ## our CPU kernels beside torch and likwid, as ratios
+	@$(BIN)/python bench/kernels_vs_torch.py
+	@$(BIN)/python bench/rowwise_vs_torch.py
+
+plots: $(STAMPS)/build  ## all pictures of the docs, from committed records
+	@$(BIN)/python -m flashperf.plots
+
+clean:  ## remove what was built, but not .venv
+	rm -rf build flashperf/_cpu flashperf/_native*.so

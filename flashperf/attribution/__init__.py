@@ -1,0 +1,47 @@
+"""Attribution of a slowdown to switches: design of the runs, estimation, interactions, prediction. Pure.
+
+The methods, and the simulations that chose them, are in docs/measuring.md.
+"""
+
+from flashperf.attribution.design import (
+    Group,
+    Observation,
+    SwitchLevels,
+    active_switches,
+    confirmation_block,
+    confirmation_groups,
+    cycle_groups,
+    pairs_per_cycle,
+    runs_per_cycle,
+)
+from flashperf.attribution.estimate import WorkerEstimates, estimate_workers, standard_seconds
+from flashperf.attribution.interactions import Candidate, confirm_interactions, screen_interactions
+from flashperf.attribution.prediction import Call, MissingCallError, Prediction, predict
+from flashperf.attribution.shapley import shapley
+from flashperf.attribution.summary import attribute, percent_is_defined, precise_enough
+
+__all__ = [
+    "Call",
+    "Candidate",
+    "Group",
+    "MissingCallError",
+    "Observation",
+    "Prediction",
+    "SwitchLevels",
+    "WorkerEstimates",
+    "active_switches",
+    "attribute",
+    "confirm_interactions",
+    "confirmation_block",
+    "confirmation_groups",
+    "cycle_groups",
+    "estimate_workers",
+    "pairs_per_cycle",
+    "percent_is_defined",
+    "precise_enough",
+    "predict",
+    "runs_per_cycle",
+    "screen_interactions",
+    "shapley",
+    "standard_seconds",
+]

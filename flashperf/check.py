@@ -1,0 +1,134 @@
+"""Whether an output is right: compared element by element, and as a whole, with a float64 reference. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from flashperf.dtypes import NUMPY_TYPES, widen
+from flashperf.records import ArraySpec, Check, Tolerance
+
+#: An output no nearer to the reference than this is rejected whatever the tolerance: all zeros have exactly
+#: 0 dB, so a loose absolute tolerance on small numbers must not let them through.
+FLOOR_SNR_DB = 6.0
+
+
+def check_output(
+    name: str, got: np.ndarray, dtype: str, reference_f64: np.ndarray, tolerance: Tolerance
+) -> Check:
+    """Judge one output array against its reference of the same shape, float64.
+
+    ``dtype`` is the short name that the output must have. Not passed: another shape or dtype, NaN or Inf where
+    the reference has none, elements that still hold the poison, an element beyond the tolerance, or a
+    signal-to-noise ratio below ``tolerance.min_snr_db`` (at least FLOOR_SNR_DB, where the reference is not all
+    zeros). ``max_rel_error`` is the largest absolute error over the largest absolute reference;
+    ``worst_index`` is the element whose error is the largest multiple of its own limit.
+    """
+    if not isinstance(got, np.ndarray):
+        return _rejected(name, f"{name} is a {type(got).__name__}, not an array")
+    if got.shape != reference_f64.shape:
+        return _rejected(name, f"{name} has shape {got.shape}, the reference {reference_f64.shape}")
+    if got.dtype != NUMPY_TYPES[dtype]:
+        return _rejected(name, f"{name} has dtype {got.dtype}, should be {dtype} ({NUMPY_TYPES[dtype]})")
+    if got.size == 0:
+        return _rejected(name, f"{name} has no elements: shape {got.shape}")
+    return _judge(name, got, widen(got, dtype), np.asarray(reference_f64, np.float64), tolerance)
+
+
+def check_outputs(
+    specs: Mapping[str, ArraySpec],
+    got: Mapping[str, np.ndarray],
+    reference_f64: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+) -> Check:
+    """Judge all outputs of a call; the first that fails, else the one that came nearest to its limit.
+
+    An output that ``specs`` declares and ``got`` or the reference lacks is a failure.
+    """
+    checks = []
+    for name, spec in specs.items():
+        for holder, values in (("call", got), ("reference", reference_f64)):
+            if name not in values:
+                return _rejected(name, f"the {holder} gives no output {name}")
+        if tuple(reference_f64[name].shape) != tuple(spec.shape):
+            shape = reference_f64[name].shape
+            return _rejected(name, f"the reference of {name} has shape {shape}, declared {spec.shape}")
+        check = check_output(name, got[name], spec.dtype, reference_f64[name], tolerance)
+        if not check.passed:
+            return check
+        checks.append(check)
+    if not checks:
+        return _rejected("", "the mechanism declares no outputs")
+    return max(checks, key=lambda check: check.max_abs_error / check.limit if check.limit else 0.0)
+
+
+def _rejected(name: str, reason: str) -> Check:
+    return Check(False, math.nan, math.nan, math.nan, (), math.nan, reason, name)
+
+
+def _judge(name: str, raw: np.ndarray, got: np.ndarray, reference: np.ndarray, tolerance: Tolerance) -> Check:
+    finite = np.isfinite(reference)
+    same_special = np.where(np.isnan(reference), np.isnan(got), got == reference)
+    broken = np.where(finite, ~np.isfinite(got), ~same_special)
+    limit = tolerance.absolute + tolerance.relative * np.abs(np.where(finite, reference, 0.0))
+    with np.errstate(invalid="ignore"):
+        error = np.abs(np.where(finite & ~broken, got - reference, 0.0))
+    ratio = np.where(broken, np.inf, _over(error, limit))
+    worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    scale = float(np.abs(reference[finite]).max(initial=0.0))
+    snr = -math.inf if broken.any() else snr_db(reference[finite], error[finite])
+    largest = math.inf if broken.any() else float(error.max())
+    relative = largest / scale if scale else (math.inf if largest else 0.0)
+    reason = _why_broken(name, raw, reference, broken, worst)
+    if not reason and ratio[worst] > 1:
+        reason = f"{_element(name, worst)} is {got[worst]:.6g}, the reference {reference[worst]:.6g}: error "
+        reason += f"{error[worst]:.3g} above the limit {limit[worst]:.3g} ({tolerance.reason})"
+    reason = reason or _why_noisy(name, snr, scale, tolerance)
+    index = tuple(int(i) for i in worst)
+    return Check(not reason, largest, relative, snr, index, float(limit[worst]), reason, name)
+
+
+def _over(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """error / limit, where 0 / 0 is 0 and an error over a limit of 0 is infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error == 0, 0.0, error / limit)
+
+
+def snr_db(reference: np.ndarray, error: np.ndarray) -> float:
+    """10 log10 of the energy of the reference over that of the error; inf without error, -inf without signal."""
+    noise, signal = float(np.square(error).sum()), float(np.square(reference).sum())
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+
+
+def _element(name: str, index: tuple[np.intp, ...]) -> str:
+    return f"{name}[{', '.join(str(int(i)) for i in index)}]"
+
+
+def _why_broken(
+    name: str, raw: np.ndarray, reference: np.ndarray, broken: np.ndarray, worst: tuple[np.intp, ...]
+) -> str:
+    """Poison left over, or NaN and Inf in the wrong places; empty if there is none."""
+    if not broken.any():
+        return ""
+    bytes_of = np.ascontiguousarray(raw).view(np.uint8).reshape(*raw.shape, -1)
+    unwritten = broken & (bytes_of == 0xFF).all(axis=-1)
+    if unwritten.any():
+        first = np.unravel_index(int(np.argmax(unwritten)), unwritten.shape)
+        return f"{int(unwritten.sum())} of {raw.size} elements never written, first {_element(name, first)}"
+    what = f"{int(broken.sum())} of {raw.size} elements are NaN or infinite where the reference is not"
+    if not np.isfinite(reference[worst]):
+        what = f"{int(broken.sum())} of {raw.size} elements differ from a reference that is NaN or infinite there"
+    return f"{what}, first {_element(name, worst)}"
+
+
+def _why_noisy(name: str, snr: float, scale: float, tolerance: Tolerance) -> str:
+    if scale == 0:
+        return ""  # without a signal there is no ratio; the elements were judged one by one
+    needed = max(FLOOR_SNR_DB, tolerance.min_snr_db or FLOOR_SNR_DB)
+    if snr >= needed:
+        return ""
+    return f"{name} has a signal-to-noise ratio of {snr:.1f} dB, below {needed:.1f} dB ({tolerance.reason})"

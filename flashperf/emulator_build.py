@@ -1,0 +1,152 @@
+"""Builds a CUDA ``.cu`` file with g++ on top of ``csrc/emulator``: no CUDA toolkit is needed.
+
+The source is preprocessed, its kernels are found, dynamic shared arrays become pointers, and the result is
+compiled and linked with the emulator. Everything is cached by the hash of what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from flashperf.suggest import unknown_name
+
+_FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-w"]
+SANITIZERS = {
+    "address": ["-fsanitize=address", "-fsanitize-sections=flashperf_shared", "-fno-omit-frame-pointer"],
+    "undefined": ["-fsanitize=bounds,alignment", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}
+_ALIGNMENT = r"(?:(?:alignas\s*\(\s*\d+\s*\)|__attribute__\s*\(\(aligned\(\d+\)\)\))\s*)?"
+_EXTERN_SHARED = re.compile(
+    rf"extern\s+__shared__\s+{_ALIGNMENT}([\w:][\w:\s<>,]*?)\s+{_ALIGNMENT}(\w+)\s*\[\s*\]\s*;"
+)
+_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
+_KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
+
+
+class BuildError(RuntimeError):
+    """g++ refused a kernel file; the message is the compiler's."""
+
+
+def source_folder() -> Path:
+    """``csrc`` of the checkout, or the copy inside an installed package."""
+    package = Path(__file__).parent
+    for folder in (package.parent / "csrc", package / "csrc"):
+        if (folder / "emulator" / "emulator.h").exists():
+            return folder
+    raise FileNotFoundError(f"no csrc/emulator beside or inside {package}")
+
+
+def cache_folder() -> Path:
+    """``build/emulator`` of a checkout; for an installed package the user's cache."""
+    root = source_folder().parent
+    if (root / "setup.py").exists() and os.access(root, os.W_OK):
+        return root / "build" / "emulator"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flashperf" / "emulator"
+
+
+@cache
+def _compiler() -> tuple[str, str]:
+    """The compiler and its version line. GCC is needed: Clang has no -fsanitize-sections."""
+    name = os.environ.get("FLASHPERF_GXX", "g++")
+    if not shutil.which(name):
+        raise BuildError(f"the CUDA emulator needs g++, and {name} is not on the PATH")
+    return name, subprocess.run([name, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+
+
+def _run(command: list[str]) -> str:
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        hint = ""
+        if "section type conflict" in result.stderr:
+            hint = "\nA template or inline function with __shared__ arrays must be in an anonymous namespace."
+        raise BuildError(f"{' '.join(command)}\n{result.stderr}{hint}")
+    return result.stdout
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join((*parts, _compiler()[1], os.uname().machine)).encode()).hexdigest()[:20]
+
+
+def _build_once(target: Path, command: list[str]) -> Path:
+    """Run ``command -o target`` unless the target is there; two processes may do so at the same time."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            partial = Path(folder) / target.name
+            _run([*command, "-o", str(partial)])
+            partial.replace(target)
+    return target
+
+
+def _check_sanitizers(sanitizers: Sequence[str]) -> None:
+    for name in sanitizers:
+        if name not in SANITIZERS:
+            raise ValueError(unknown_name("sanitizer", name, SANITIZERS))
+
+
+@cache
+def _runtime_objects(sanitizers: tuple[str, ...]) -> list[Path]:
+    """The emulator itself. Only AddressSanitizer instruments it: the others are to see the kernel alone."""
+    folder = source_folder() / "emulator"
+    headers = "".join(p.read_text() for p in sorted(folder.glob("*.h")))
+    flags = [*_FLAGS, "-O2", "-g1"]
+    if "address" in sanitizers:
+        flags += [*SANITIZERS["address"], "-DFLASHPERF_ASAN"]
+    if "thread" in sanitizers:
+        flags += ["-DFLASHPERF_TSAN"]
+    flags += os.environ.get("FLASHPERF_EMULATOR_FLAGS", "").split()
+    objects = []
+    for source in sorted(folder.glob("*.cpp")):
+        name = f"{source.stem}-{_key(headers, source.read_text(), *flags)}.o"
+        command = [_compiler()[0], *flags, "-c", str(source)]
+        objects.append(_build_once(cache_folder() / "runtime" / name, command))
+    return objects
+
+
+def _translate(source: Path, defines: Sequence[str]) -> str:
+    """The preprocessed source as C++: dynamic shared arrays become pointers, kernels are published."""
+    folder = source_folder() / "emulator"
+    includes = ["-I", str(folder / "include"), "-I", str(folder)]
+    macros = [f"-D{define}" for define in defines]
+    command = [_compiler()[0], "-E", "-std=c++17", "-x", "c++", *includes, "-include", "emulator.h", *macros]
+    text = _run([*command, str(source)])
+    text = _EXTERN_SHARED.sub(r"\1* \2 = static_cast<\1*>(::flashperf::emulator::dynamic_shared());", text)
+    kernels = {m.group(3): m.group(1) or m.group(2) or "" for m in _KERNEL.finditer(text)}
+    published = "".join(f"FLASHPERF_PUBLISH({name}, {bounds})\n" for name, bounds in kernels.items())
+    return f'#include "{folder / "qualifiers.h"}"\n{text}\n{published}'
+
+
+def build(
+    source: Path | str, *, sanitizers: Sequence[str] = (), defines: Sequence[str] = (), program: bool = False
+) -> Path:
+    """Compile a kernel file to a shared library, or with ``program`` to an executable that replays launches.
+
+    The result is cached by the hash of the preprocessed source, so that a change of any header is seen.
+    Raises BuildError with the compiler's message.
+    """
+    _check_sanitizers(sanitizers)
+    source, compiler = Path(source), _compiler()[0]
+    translated = _translate(source, defines)
+    flags = [*_FLAGS, "-O1" if sanitizers else "-O2", "-g1", *(f for s in sanitizers for f in SANITIZERS[s])]
+    objects = [p for p in _runtime_objects(tuple(sanitizers)) if program or not p.name.startswith("replay-")]
+    key = _key(translated, str(program), *flags, *(p.name for p in objects))
+    folder = cache_folder() / "-".join(["kernels", *sanitizers])
+    target = folder / f"{source.stem}-{key}{'' if program else '.so'}"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        generated, compiled = Path(scratch) / f"{source.stem}.cpp", Path(scratch) / f"{source.stem}.o"
+        generated.write_text(translated)
+        _run([compiler, *flags, "-c", str(generated), "-o", str(compiled)])
+        kind = [] if program else ["-shared", "-Wl,-Bsymbolic"]
+        return _build_once(target, [compiler, *kind, *flags, str(compiled), *map(str, objects)])

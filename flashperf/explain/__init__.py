@@ -1,0 +1,92 @@
+"""Why is Flash slower than Standard? Measured end to end, split over the switches, with intervals."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashperf.errors import UserError
+from flashperf.explain.factory import Factory, target_of
+from flashperf.explain.run import FactoryPhases, PipelinePhases, replay
+from flashperf.progress import NullProgress, ProgressSink
+from flashperf.records import Explanation
+
+__all__ = ["explain", "explain_factory", "explain_pipeline", "replay"]
+
+
+def explain_pipeline(
+    scenario: str = "single",
+    model: str = "small",
+    standard: str = "",
+    flash: str = "a",
+    budget_s: float = 60.0,
+    seed: int = 0,
+    backend: str = "cpu",
+    out: Path | None = None,
+    progress: ProgressSink | None = None,
+    began: float | None = None,
+) -> Explanation:
+    """Explain the built-in language model: ``flash`` against ``standard``, both ``a``, ``b`` or ``switch=level,...``.
+
+    budget_s is wall time, from ``began`` (a ``time.monotonic()`` value; now if not given). The record of every
+    raw sample goes to ``out``/record.jsonl. Raises UserError for names that are not known, with the nearest.
+    """
+    from flashperf.backends import backend as backend_of
+    from flashperf.pipeline.switches import parse_levels
+
+    why_not = backend_of(backend).why_not()
+    if backend != "cpu":
+        raise UserError(f"the pipeline runs on the cpu backend only; {backend}: {why_not or 'no pipeline yet'}")
+    phases = PipelinePhases(
+        scenario,
+        model,
+        parse_levels(standard),
+        parse_levels(flash),
+        budget_s=budget_s,
+        seed=seed,
+        out=out or Path(tempfile.mkdtemp(prefix="flashperf-")),
+        progress=progress or NullProgress(),
+        began=began,
+    )
+    return phases.measure()
+
+
+def explain_factory(
+    target: str,
+    standard: Mapping[str, str],
+    flash: Mapping[str, str],
+    budget_s: float = 60.0,
+    seed: int = 0,
+    out: Path | None = None,
+    progress: ProgressSink | None = None,
+    began: float | None = None,
+) -> Explanation:
+    """Explain anybody's pipeline: ``target`` is ``MODULE:FACTORY`` or ``FILE.py:FACTORY``.
+
+    ``factory(**levels)`` returns a callable without arguments that does all the work of that mixture.
+    """
+    phases = FactoryPhases(
+        target,
+        standard,
+        flash,
+        budget_s=budget_s,
+        seed=seed,
+        out=out or Path(tempfile.mkdtemp(prefix="flashperf-")),
+        progress=progress or NullProgress(),
+        began=began,
+    )
+    return phases.measure()
+
+
+def explain(factory: Factory | str, *, standard: Mapping[str, str], flash: Mapping[str, str], **options: Any) -> Explanation:
+    """Split the slowdown of ``factory(**flash)()`` against ``factory(**standard)()`` over the switches.
+
+    The factory must be importable by worker processes: a function at the top level of a file. ``options`` are
+    those of ``explain_factory``. Raises UserError where workers can't load it.
+    """
+    if not isinstance(factory, str) and not callable(factory):
+        raise UserError(f"a factory is a function or MODULE:FACTORY, not a {type(factory).__name__}")
+    target = factory if isinstance(factory, str) else target_of(factory)
+    return explain_factory(target, standard, flash, **options)

@@ -1,0 +1,184 @@
+"""From the lines of a record to an ``Explanation``. Nothing here measures: a replay takes the same way."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flashperf.attribution import (
+    Group,
+    Observation,
+    Prediction,
+    SwitchLevels,
+    active_switches,
+    attribute,
+    predict,
+    standard_seconds,
+)
+from flashperf.errors import UserError
+from flashperf.explain.metrics import pipeline_metrics
+from flashperf.explain.planned import isolated_medians, unpack_counts
+from flashperf.records import Advice, Attribution, Environment, Explanation, Interval
+from flashperf.stats import ratio_interval
+from flashperf.store import from_json
+
+
+@dataclass
+class Record:
+    """The lines of one run, sorted by kind."""
+
+    explain: dict[str, Any]
+    environments: list[Environment] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    isolated: dict[int, dict[str, Any]] = field(default_factory=dict)
+    counts: dict[int, dict[str, int]] = field(default_factory=dict)
+    advice: list[dict[str, Any]] = field(default_factory=list)
+    probes: list[dict[str, Any]] = field(default_factory=list)
+    profiles: list[dict[str, Any]] = field(default_factory=list)
+    quality: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] | None = None
+
+    @property
+    def switches(self) -> list[SwitchLevels]:
+        """All switches of the run, in the order of its record."""
+        return [SwitchLevels(**switch) for switch in self.explain["switches"]]
+
+    @property
+    def everything(self) -> int:
+        """The mask of Flash."""
+        return (1 << len(active_switches(self.switches))) - 1
+
+
+def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
+    """Sort the lines of a record by kind. Raises UserError if it is not the record of an ``explain`` run."""
+    record: Record | None = None
+    for line in lines:
+        kind = line.get("kind")
+        if kind == "explain":
+            record = Record(line)
+        elif kind == "header":
+            continue
+        elif record is None:
+            raise UserError("this is not the record of an explain run: it does not begin with one")
+        elif kind == "environment":
+            record.environments.append(from_json(Environment, line["environment"]))
+        elif kind == "counts":
+            record.counts = unpack_counts(line)
+        elif kind == "isolated":
+            record.isolated[line["worker"]] = line["times"]
+        elif kind == "end":
+            record.end = line
+        else:
+            lists = {"group": record.groups, "probe": record.probes, "profile": record.profiles}
+            lists |= {"advice": record.advice, "quality": record.quality}
+            if kind in lists:
+                lists[kind].append(line)
+    if record is None:
+        raise UserError("this is not the record of an explain run: it has no line that says what was explained")
+    if not record.environments:
+        raise UserError("this record ends before anything was measured")
+    return record
+
+
+def observations_of(record: Record) -> list[Observation]:
+    """The groups of a record as observations."""
+    return [
+        Observation(
+            line["worker"],
+            line["cycle"],
+            Group(line["group"], line["switch"], tuple(line["masks"]), line["weight"]),
+            tuple(run["seconds"] for run in line["runs"]),
+        )
+        for line in record.groups
+    ]
+
+
+def predictions_of(record: Record, observations: Sequence[Observation]) -> dict[str, Prediction]:
+    """Warm and evicted predictions; none if isolated times are missing for a worker that is used."""
+    k = len(active_switches(record.switches))
+    if not record.isolated or not record.counts:
+        return {}
+    standard = standard_seconds(observations, k)
+    if not set(standard) <= set(record.isolated):
+        return {}
+    found = {}
+    for name, state in (("prediction", "warm"), ("prediction_cold", "cold")):
+        times = {worker: isolated_medians(record.isolated[worker], state) for worker in standard}
+        found[name] = predict(record.counts, times, standard, k)
+    return found
+
+
+def attribution_of(record: Record) -> Attribution:
+    """Shares, interactions and prediction. Raises UserError if too little was measured."""
+    observations = observations_of(record)
+    end = record.end or {"stopped": "interrupted", "seconds": 0.0}
+    try:
+        return attribute(
+            observations,
+            record.switches,
+            **predictions_of(record, observations),
+            repeated=sum(line["repeats"] * len(line["masks"]) for line in record.groups),
+            seconds=end["seconds"],
+            stopped=end["stopped"],
+        )
+    except ValueError as error:
+        raise UserError(f"too little was measured to attribute anything: {error}") from None
+
+
+def advice_of(record: Record) -> Advice | None:
+    """What the mixture with one switch back at standard gave; None if it was not run by two workers."""
+    to_flash, to_standard = [], []
+    bit = -1
+    for line in record.advice:
+        bit = line["bit"]
+        means: dict[int, list[float]] = defaultdict(list)
+        for mask, run in zip(line["masks"], line["runs"], strict=True):
+            means[mask].append(math.log(run["seconds"]))
+        mixed = float(np.mean(means[record.everything ^ (1 << bit)]))
+        to_flash.append(mixed - float(np.mean(means[record.everything])))
+        to_standard.append(mixed - float(np.mean(means[0])))
+    if len(to_flash) < 2:
+        return None
+    switch = active_switches(record.switches)[bit]
+    return Advice(
+        switch.name, switch.flash, switch.standard, ratio_interval(to_flash), ratio_interval(to_standard)
+    )
+
+
+def no_difference(record: Record, confidence: float = 0.95) -> Attribution:
+    """The attribution of two variants that make the same calls: every share is 1 and nothing was measured."""
+    from flashperf.attribution.summary import inactive_share
+
+    one = Interval(1.0, 1.0, 1.0, confidence)
+    shares = tuple(inactive_share(switch, confidence) for switch in record.switches)
+    note = "no switch changes a planned call: the two variants are the same program"
+    return Attribution(one, shares, (), 0, 0, 0, 0.0, "nothing to measure", 0.0, None, notes=(note,))
+
+
+def analyse(lines: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> Explanation:
+    """The Explanation of a record: shares, metrics, advice. Raises UserError if it holds too little for one."""
+    record = sort_lines(lines)
+    explain = record.explain
+    active = active_switches(record.switches)
+    attribution = attribution_of(record) if active else no_difference(record)
+    busy = next((e for e in record.environments if e.busy), None)
+    return Explanation(
+        subject=explain["subject"],
+        environment=busy or record.environments[-1],
+        standard={switch.name: switch.standard for switch in record.switches},
+        flash={switch.name: switch.flash for switch in record.switches},
+        metrics=tuple(pipeline_metrics(record, attribution)) if active else (),
+        attribution=attribution,
+        advice=advice_of(record),
+        seed=explain["seed"],
+        budget_s=explain["budget_s"],
+        seconds=record.end["seconds"] if record.end else 0.0,
+        busy=busy is not None,
+        partial=record.end is None or record.end["stopped"] == "interrupted",
+        notes=tuple(notes),
+    )

@@ -1,0 +1,228 @@
+"""The phases of an explanation, in order, inside a budget: probe, cycles, isolated calls, interactions, advice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashperf import environment
+from flashperf.attribution import SwitchLevels
+from flashperf.errors import UserError
+from flashperf.explain import planned
+from flashperf.explain.analysis import analyse
+from flashperf.explain.session import Deadline, Session, measure_advice
+from flashperf.progress import ProgressSink
+from flashperf.records import Explanation
+from flashperf.store import RecordWriter, read_records
+from flashperf.workers import WorkerPool
+
+WORKERS = 8
+QUALITY_BYTES = 8192
+_PROBES = 3  # fresh processes per variant whose peak memory is read
+_REPORT_S = 4.0  # kept back for tables, pictures and the page
+_LATER_PHASES_SHARE = 0.3  # of the budget, kept for isolated calls, interactions and advice
+
+
+class Phases:
+    """One explanation being measured: what every subject has in common."""
+
+    subject = ""
+    options: dict[str, Any]
+    verifies = False
+
+    def __init__(
+        self,
+        switches: Sequence[SwitchLevels],
+        budget_s: float,
+        seed: int,
+        out: Path,
+        progress: ProgressSink,
+        began: float | None,
+    ) -> None:
+        if not math.isfinite(budget_s) or budget_s <= 0:
+            raise UserError(f"the budget must be a positive number of seconds, not {budget_s}")
+        self.switches, self.seed, self.progress = list(switches), seed, progress
+        self.deadline = Deadline(budget_s, began)
+        self.writer = RecordWriter(out / "record.jsonl")
+
+    @property
+    def standard(self) -> dict[str, str]:
+        """Levels of the Standard variant."""
+        return {switch.name: switch.standard for switch in self.switches}
+
+    @property
+    def flash(self) -> dict[str, str]:
+        """Levels of the Flash variant."""
+        return {switch.name: switch.flash for switch in self.switches}
+
+    def describe(self) -> dict[str, Any]:
+        """What the record says was explained, beyond what all subjects share."""
+        raise NotImplementedError
+
+    def probe(self) -> None:
+        """What is measured before the workers start."""
+
+    def isolate(self, pool: WorkerPool) -> None:
+        """Times of single calls, where the subject has any."""
+
+    def measure(self) -> Explanation:
+        """Run all phases; what an interrupt leaves is analysed as partial."""
+        with self.writer:
+            self.writer.write("explain", seed=self.seed, budget_s=self.deadline.budget_s, **self.describe())
+            self._note_environment()
+            stopped, error = "nothing to measure", None
+            if any(switch.active for switch in self.switches):
+                try:
+                    stopped = self._measure_active()
+                except KeyboardInterrupt:
+                    stopped = "interrupted"
+                except Exception as failure:
+                    stopped, error = "interrupted", failure
+            self._note_environment()
+            self.writer.write("end", stopped=stopped, seconds=self.deadline.elapsed_s)
+        if error is not None:
+            raise error
+        return replay(self.writer.path)
+
+    def _measure_active(self) -> str:
+        self.progress.phase("starting", f"{WORKERS} worker processes")
+        self.probe()
+        pool = WorkerPool(WORKERS, self.subject, self.options, self.standard, self.flash)
+        with pool:
+            for worker in pool.workers:
+                worker.ask("set_active", names=[s.name for s in self.switches if s.active])
+            session = Session(
+                pool, self.switches, self.writer, self.progress, self.deadline, self.seed, self.verifies
+            )
+            later_s = max(_REPORT_S, self.deadline.budget_s * _LATER_PHASES_SHARE)
+            self.progress.phase("measuring", f"{session.k} switches, {WORKERS} processes taking turns")
+            if not session.cycles(0, _REPORT_S):
+                return session.stopped
+            self.isolate(pool)
+            number = 1
+            while not session.precise() and session.cycles(number, later_s):
+                number += 1
+            if session.precise():
+                session.stopped = "precise enough"
+            session.confirm(_REPORT_S)
+            self._advise(session)
+        return session.stopped
+
+    def _advise(self, session: Session) -> None:
+        """Run Flash with its most harmful switch back at standard."""
+        active = [share for share in session.attribution().shares if share.active]
+        worst = int(np.argmax([share.share.value for share in active]))
+        if active[worst].share.value > 1 and session.k > 1:
+            name = active[worst].switch
+            self.progress.phase("advice", f"Flash with {name} back at {active[worst].standard}")
+            measure_advice(session, worst, _REPORT_S / 2)
+
+    def _note_environment(self) -> None:
+        self.writer.write("environment", environment=environment.capture())
+
+
+class PipelinePhases(Phases):
+    """The language model: its calls are counted, timed alone, and its quality is evaluated."""
+
+    subject = "flashperf.pipeline.subject:PipelineSubject"
+    verifies = True
+
+    def __init__(
+        self, scenario: str, model: str, standard: Mapping[str, str], flash: Mapping[str, str], **common: Any
+    ) -> None:
+        from flashperf.pipeline.models import model_config
+        from flashperf.pipeline.scenario import scenario as scenario_of
+
+        self.scenario, self.model = scenario_of(scenario), model
+        self.planner = planned.Planner(model_config(model), self.scenario)
+        super().__init__(planned.find_active(self.planner, standard, flash), **common)
+        self.options = {"model": model, "scenario": scenario, "seed": self.seed}
+
+    def describe(self) -> dict[str, Any]:
+        from flashperf.energy import EnergyCounter
+        from flashperf.pipeline.models import has_quality
+
+        counter = EnergyCounter()
+        return {
+            "subject": f"pipeline {self.model}, scenario {self.scenario.name}",
+            "switches": self.switches,
+            "generated_tokens": self.scenario.continuation.size,
+            "no_quality": "" if has_quality(self.model) else "random weights have no quality",
+            "no_energy": counter.reason,
+        }
+
+    def probe(self) -> None:
+        """Peak memory of fresh processes, and quality; two processes at a time, nothing is timed."""
+        from flashperf.pipeline.models import has_quality
+
+        everything = (1 << sum(switch.active for switch in self.switches)) - 1
+        masks = [0, everything] * _PROBES
+        for number in range(0, len(masks), 2):
+            pool = WorkerPool(2, self.subject, self.options, self.standard, self.flash)
+            with pool:
+                for worker, mask in zip(pool.workers, masks[number : number + 2], strict=True):
+                    worker.send("call", method="peak_memory", arguments={"mask": mask})
+                for worker, mask in zip(pool.workers, masks[number : number + 2], strict=True):
+                    self.writer.write("probe", mask=mask, **worker.receive())
+                if number or not has_quality(self.model):
+                    continue
+                for worker, mask in zip(pool.workers, masks, strict=False):
+                    arguments = {"mask": mask, "n_bytes": QUALITY_BYTES}
+                    worker.send("call", method="held_out", arguments=arguments)
+                for worker, mask in zip(pool.workers, masks, strict=False):
+                    self.writer.write("quality", mask=mask, n_bytes=QUALITY_BYTES, **worker.receive())
+
+    def isolate(self, pool: WorkerPool) -> None:
+        """Count the calls of all mixtures; time each kind alone on every worker; profile both variants."""
+        self.progress.phase("isolated kernels", "each kind of call by itself, warm and with L2 evicted")
+        counts = planned.count_all(self.planner, self.switches)
+        self.writer.write("counts", **planned.pack_counts(counts))
+        cover = planned.covering_masks(counts)
+        everything = max(counts)
+        for worker in pool.workers:
+            worker.ask("rebuild", seed=worker.number)
+            times = worker.call("isolated", masks=cover)
+            self.writer.write("isolated", worker=worker.number, times=times)
+            for mask in (0, everything):
+                profile = worker.call("profile", mask=mask)
+                self.writer.write("profile", worker=worker.number, mask=mask, **profile)
+            self.progress.update(
+                min(self.deadline.elapsed_s / self.deadline.budget_s, 1.0),
+                max(self.deadline.left_s, 0.0),
+                [f"isolated kernels, worker {worker.number + 1} of {len(pool.workers)}"],
+            )
+
+
+class FactoryPhases(Phases):
+    """A user's factory: its mixtures are timed as they are."""
+
+    subject = "flashperf.explain.factory:FactorySubject"
+
+    def __init__(self, target: str, standard: Mapping[str, str], flash: Mapping[str, str], **common: Any) -> None:
+        self.target = target
+        names = dict.fromkeys([*standard, *flash])
+        switches = []
+        for name in names:
+            missing = "standard" if name not in standard else "flash" if name not in flash else ""
+            if missing:
+                raise UserError(f"switch {name!r} has no {missing} level: give it in both")
+            active = standard[name] != flash[name]
+            switches.append(SwitchLevels(name, standard[name], flash[name], active))
+        if not switches:
+            raise UserError("nothing to explain: give at least one switch=level for --standard and --flash")
+        super().__init__(switches, **common)
+        self.options = {"target": target}
+
+    def describe(self) -> dict[str, Any]:
+        return {"subject": self.target, "switches": self.switches}
+
+
+def replay(path: str | Path) -> Explanation:
+    """Recompute every table from a record. Raises UserError if it is none or holds too little."""
+    records = read_records(path)
+    notes = ("the record ends in the middle of a line, which was left out",) if records.truncated else ()
+    return analyse(records.lines, notes)

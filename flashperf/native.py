@@ -1,0 +1,212 @@
+"""The CPU kernels: one library per instruction-set level, and ``prepare``, which binds a kernel to its arrays.
+
+``prepare`` checks everything once (types, shapes, contiguity, alignment, overlap) and returns a call that takes
+no arguments: passing four NumPy arrays through a binding on every call costs as much as a small kernel does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashperf import _native
+from flashperf.dtypes import NUMPY_TYPES
+from flashperf.suggest import unknown_name
+
+#: Instruction-set levels, weakest first, with the /proc/cpuinfo flags that each needs beyond the one before it.
+ISA_LEVELS: dict[str, tuple[str, ...]] = {
+    "portable": (),
+    "avx2": ("avx2", "fma", "f16c"),
+    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+    "avx512_vnni": ("avx512_vnni",),
+    "avx512_bf16": ("avx512_bf16",),
+    "amx": ("amx_tile", "amx_bf16", "amx_int8"),
+}
+_LIBRARIES = Path(__file__).parent / "_cpu"
+
+Call = _native.Call
+Sequence = _native.Sequence
+
+
+class PrepareError(ValueError):
+    """Arguments that do not fit a kernel's signature; nothing was run."""
+
+
+def cpu_flags() -> frozenset[str]:
+    """The CPU's feature flags as Linux reports them; empty where /proc/cpuinfo has none (other processors)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    match = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
+    return frozenset(match.group(1).split()) if match else frozenset()
+
+
+@functools.cache
+def usable_levels() -> tuple[str, ...]:
+    """The levels that are built and that this CPU (and kernel, for AMX) can run, weakest first."""
+    flags, levels = cpu_flags(), []
+    for level, needed in ISA_LEVELS.items():
+        if not flags.issuperset(needed) or (level == "amx" and not _native.request_amx()):
+            break
+        if (_LIBRARIES / f"{level}.so").exists():
+            levels.append(level)
+    if not levels:
+        raise RuntimeError(f"no CPU kernels in {_LIBRARIES}: build them with `make build`")
+    return tuple(levels)
+
+
+def default_level() -> str:
+    """The best usable level, or the one that FLASHPERF_ISA names."""
+    wanted = os.environ.get("FLASHPERF_ISA", "")
+    if not wanted:
+        return usable_levels()[-1]
+    if wanted not in usable_levels():
+        raise ValueError(unknown_name("instruction-set level (FLASHPERF_ISA)", wanted, usable_levels()))
+    return wanted
+
+
+@dataclass(frozen=True)
+class _Argument:
+    name: str
+    dims: tuple[str, ...]
+    dtype: str
+    written: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's arguments as its FP_KERNEL line declares them."""
+
+    kernel: str
+    arrays: tuple[_Argument, ...]
+    scalars: tuple[tuple[str, str], ...]  # (name, "i64" or "f32")
+
+    @staticmethod
+    def parse(kernel: str, text: str, types: str) -> Signature:
+        """Join the signature text with the C++ types; a mismatch is a fault of the kernel file."""
+        arrays_text, _, scalars_text = text.partition(";")
+        inputs, _, outputs = arrays_text.partition("->")
+        declared = [(m, False) for m in re.finditer(r"(~?)(\w+)\[([^\]]*)\]", inputs)]
+        declared += [(m, True) for m in re.finditer(r"(~?)(\w+)\[([^\]]*)\]", outputs)]
+        names, kinds = scalars_text.split(), types.split(",")
+        if len(kinds) != len(declared) + len(names):
+            raise RuntimeError(f"kernel {kernel}: {len(kinds)} C++ arguments, but its signature is {text!r}")
+        arrays = []
+        for (match, is_output), kind in zip(declared, kinds, strict=False):
+            written = is_output or match.group(1) == "~"
+            if not kind.endswith("*") or written == kind.startswith("const "):
+                raise RuntimeError(f"kernel {kernel}: argument {match.group(2)} is {kind} in C++")
+            dtype = kind.removeprefix("const ").rstrip("*")
+            dims = tuple(d.strip() for d in match.group(3).split(","))
+            arrays.append(_Argument(match.group(2), dims, dtype, written))
+        return Signature(kernel, tuple(arrays), tuple(zip(names, kinds[len(declared) :], strict=True)))
+
+    def dimensions(self, arrays: tuple[np.ndarray, ...]) -> dict[str, int]:
+        """Infer every dimension from the arrays, and check that all of them agree."""
+        values: dict[str, int] = {}
+        for argument, array in zip(self.arrays, arrays, strict=True):
+            if array.ndim != len(argument.dims):
+                raise self._error(argument, f"has shape {array.shape}, needs [{','.join(argument.dims)}]")
+            for dim, size in zip(argument.dims, array.shape, strict=True):
+                if size == 0:
+                    raise self._error(argument, f"has a zero size: shape {array.shape}")
+                if dim.isidentifier() and values.setdefault(dim, size) != size:
+                    raise self._error(argument, f"has {dim}={size}, but {dim}={values[dim]} elsewhere")
+        for argument, array in zip(self.arrays, arrays, strict=True):
+            for axis, dim in enumerate(argument.dims):
+                if not dim.isidentifier() and array.shape[axis] != _evaluate(dim, values):
+                    needed = _evaluate(dim, values)
+                    raise self._error(argument, f"has size {array.shape[axis]} on axis {axis}, needs {dim} = {needed}")
+        return values
+
+    def _error(self, argument: _Argument, what: str) -> PrepareError:
+        return PrepareError(f"{self.kernel}: {argument.name} {what}")
+
+    def check_arrays(self, arrays: tuple[Any, ...]) -> None:
+        """Type, dtype, layout, alignment, writability and overlap of every array."""
+        if len(arrays) != len(self.arrays):
+            names = ", ".join(a.name for a in self.arrays)
+            raise PrepareError(f"{self.kernel}: takes {len(self.arrays)} arrays ({names}), got {len(arrays)}")
+        for argument, array in zip(self.arrays, arrays, strict=True):
+            if not isinstance(array, np.ndarray):
+                raise self._error(argument, f"is a {type(array).__name__}, needs a NumPy array")
+            if array.dtype != NUMPY_TYPES[argument.dtype]:
+                needed = NUMPY_TYPES[argument.dtype]
+                raise self._error(argument, f"has dtype {array.dtype}, needs {argument.dtype} ({needed})")
+            if not array.flags.c_contiguous:
+                raise self._error(argument, "is not C-contiguous")
+            if array.ctypes.data % array.itemsize:
+                raise self._error(argument, f"is not aligned to {array.itemsize} bytes")
+            if argument.written and not array.flags.writeable:
+                raise self._error(argument, "is read-only, but the kernel writes it")
+        spans = [(a.ctypes.data, a.ctypes.data + a.nbytes) for a in arrays]
+        for i, writer in enumerate(self.arrays):
+            for j, other in enumerate(self.arrays):
+                overlaps = spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
+                if writer.written and i != j and overlaps:
+                    raise self._error(writer, f"overlaps {other.name} in memory")
+
+
+def _evaluate(dim: str, values: Mapping[str, int]) -> int:
+    """A derived dimension: a number, ``n/32`` (rounded up), ``3*d`` or ``b+1``."""
+    if dim.isdigit():
+        return int(dim)
+    match = re.fullmatch(r"(\w+)([*/+])(\w+)", dim)
+    if not match:
+        raise RuntimeError(f"cannot read dimension {dim!r}")
+    left, right = (int(v) if v.isdigit() else values[v] for v in (match.group(1), match.group(3)))
+    return {"*": left * right, "/": -(-left // right), "+": left + right}[match.group(2)]
+
+
+class Library:
+    """The kernels of one instruction-set level."""
+
+    def __init__(self, level: str) -> None:
+        if level not in usable_levels():
+            raise ValueError(unknown_name("instruction-set level", level, usable_levels()))
+        self.level = level
+        self._library = _native.Library(str(_LIBRARIES / f"{level}.so"))
+        self.signatures = {
+            name: Signature.parse(name, text, types)
+            for name, (text, types) in self._library.kernels().items()
+        }
+
+    def prepare(self, kernel: str, *arrays: np.ndarray, **scalars: float) -> Call:
+        """Bind ``kernel`` to its arrays (in the signature's order) and its scalars; dimensions are inferred.
+
+        The call keeps the arrays alive. Raises PrepareError on anything that does not fit, with the argument
+        and what it needs; the kernel is not run.
+        """
+        if kernel not in self.signatures:
+            raise PrepareError(unknown_name("kernel", kernel, self.signatures))
+        signature = self.signatures[kernel]
+        signature.check_arrays(arrays)
+        known: dict[str, float] = {**signature.dimensions(arrays)}
+        for name in scalars:
+            if name in known or name not in dict(signature.scalars):
+                raise PrepareError(f"{kernel}: no scalar {name!r} to set")
+        known |= scalars
+        missing = [name for name, _ in signature.scalars if name not in known]
+        if missing:
+            raise PrepareError(f"{kernel}: needs {', '.join(missing)}")
+        values = [int(known[n]) if kind.startswith("i") else float(known[n]) for n, kind in signature.scalars]
+        return self._library.bind(kernel, [a.ctypes.data for a in arrays], values, arrays)
+
+
+@functools.cache
+def library(level: str | None = None) -> Library:
+    """The library of a level, the default one if none is named; loaded once per process."""
+    return Library(level or default_level())
+
+
+def prepare(kernel: str, *arrays: np.ndarray, **scalars: float) -> Call:
+    """``library().prepare``: bind a kernel of the default level."""
+    return library().prepare(kernel, *arrays, **scalars)

@@ -1,0 +1,91 @@
+"""What the pipeline asks of a backend, and the two that need no GPU: the CPU, and a recorder that runs nothing.
+
+The pipeline names kernels and hands over arrays; an engine binds them. Kernel names and signatures are the same
+for every engine, so a mixture is lowered the same way whether it is measured, counted or predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from flashperf import native
+from flashperf.dtypes import NUMPY_TYPES, aligned_copy, aligned_empty
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """One bound kernel call. ``key`` names kernel and shapes: calls with one key cost the same in isolation."""
+
+    key: str
+    kernel: str
+    run: Callable[[], None]
+
+
+def call_key(kernel: str, arrays: Sequence[np.ndarray]) -> str:
+    """Kernel and array shapes, such as ``gemm_f32_packed(1x192,6x192x32,1x192)``."""
+    return f"{kernel}({','.join('x'.join(map(str, array.shape)) for array in arrays)})"
+
+
+class Engine(Protocol):
+    """Where arrays live and how kernels are bound."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """An uninitialised array of a short dtype name."""
+
+    def constant(self, shape: tuple[int, ...], dtype: str, make: Callable[[], np.ndarray]) -> Any:
+        """An array filled with what ``make`` returns (NumPy, same shape and dtype)."""
+
+    def prepare(self, kernel: str, *arrays: Any, **scalars: float) -> PlannedCall:
+        """Bind a kernel; everything about the arguments is checked here and nowhere else."""
+
+    def sequence(self, calls: Sequence[PlannedCall]) -> Any:
+        """A callable that replays the calls in order; ``timed()`` gives nanoseconds of each."""
+
+
+class CpuEngine:
+    """NumPy arrays, native kernels, one thread."""
+
+    def __init__(self, level: str | None = None) -> None:
+        self.library = native.library(level)
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        array = aligned_empty(shape, dtype)
+        array.view(np.uint8)[...] = 0
+        return array
+
+    def constant(self, shape: tuple[int, ...], dtype: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+        array = aligned_copy(make(), dtype)
+        if array.shape != shape:
+            raise RuntimeError(f"a constant has shape {array.shape}, was declared {shape}")
+        return array
+
+    def prepare(self, kernel: str, *arrays: np.ndarray, **scalars: float) -> PlannedCall:
+        return PlannedCall(call_key(kernel, arrays), kernel, self.library.prepare(kernel, *arrays, **scalars))
+
+    def sequence(self, calls: Sequence[PlannedCall]) -> native.Sequence:
+        return native.Sequence([call.run for call in calls])
+
+
+class RecordingEngine:
+    """Runs nothing: arrays have shapes but no memory behind them, calls have keys. For counting and planning."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        # One element seen everywhere: a shape without its memory, whatever the model's size.
+        return np.broadcast_to(np.zeros((), NUMPY_TYPES[dtype]), shape)
+
+    def constant(self, shape: tuple[int, ...], dtype: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+        return self.empty(shape, dtype)
+
+    def prepare(self, kernel: str, *arrays: np.ndarray, **scalars: float) -> PlannedCall:
+        return PlannedCall(call_key(kernel, arrays), kernel, _nothing)
+
+    def sequence(self, calls: Sequence[PlannedCall]) -> Callable[[], None]:
+        return _nothing
+
+
+def _nothing() -> None:
+    """The run of a recorded call."""

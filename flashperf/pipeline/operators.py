@@ -1,0 +1,169 @@
+"""Lowering of single operators: a KernelSpec and its arrays become bound kernel calls.
+
+Shapes: x [m, k] activations; weights by name; outputs are named buffers. Chunks cut rows where there are several
+and columns of the weight where there is one, so that every call still sees contiguous arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flashperf.pipeline.engine import Engine, PlannedCall
+from flashperf.pipeline.plan import KernelSpec
+from flashperf.pipeline.storage import Buffers, WeightStore, column_blocks
+
+
+def row_blocks(m: int, chunks: int) -> list[slice]:
+    """At most ``chunks`` row ranges that cover m rows."""
+    pieces = min(chunks, m)
+    return [slice(m * i // pieces, m * (i + 1) // pieces) for i in range(pieces)]
+
+
+def flat(array: Any) -> Any:
+    """The array as one axis; elementwise kernels take it so."""
+    return array.reshape(-1)
+
+
+class Lowering:
+    """Appends the calls of operators to a program."""
+
+    def __init__(self, engine: Engine, weights: WeightStore, buffers: Buffers) -> None:
+        self.engine, self.weights, self.buffers = engine, weights, buffers
+        self.calls: list[PlannedCall] = []
+
+    def emit(self, kernel: str, *arrays: Any, **scalars: float) -> None:
+        """Bind one kernel and append it."""
+        self.calls.append(self.engine.prepare(kernel, *arrays, **scalars))
+
+    def take(self) -> list[PlannedCall]:
+        """The calls so far; the program starts anew."""
+        calls, self.calls = self.calls, []
+        return calls
+
+    def linear(self, spec: KernelSpec, x: Any, weight: str, n: int, out: str) -> Any:
+        """y = x @ weight, [m, k] x [k, n] -> [m, n] in the storage type, as the buffer ``out``."""
+        y = self.buffers.get(out, (x.shape[0], n), spec.storage)
+        if spec.format == "int8":
+            self._int8(spec, *self._quantize(spec, x), weight, y)
+        elif spec.format == "mixed":
+            self._mixed(spec, x, weight, y)
+        else:
+            for rows, columns in self._pieces(spec, x.shape[0], n):
+                self._product(spec, x[rows], weight, columns, y[rows, columns])
+        return y
+
+    def _pieces(self, spec: KernelSpec, m: int, n: int) -> Iterator[tuple[slice, slice]]:
+        """Row and column ranges of the calls that a product is issued as."""
+        if m == 1:
+            yield from ((slice(0, 1), columns) for columns in column_blocks(n, spec.chunks))
+        else:
+            yield from ((rows, slice(0, n)) for rows in row_blocks(m, spec.chunks))
+
+    def _product(self, spec: KernelSpec, x: Any, weight: str, columns: slice, y: Any) -> None:
+        kind = spec.format
+        if spec.algorithm == "packed":
+            self.emit(f"gemm_{kind}_packed", x, self.weights.packed(weight, kind, columns), y)
+        else:
+            self.emit(f"gemm_{kind}_{spec.algorithm}", x, self.weights.plain(weight, kind, columns), y)
+
+    def _mixed(self, spec: KernelSpec, x: Any, weight: str, y: Any) -> None:
+        """Operands and weights cast to bf16 in memory, product, result cast back: on every call."""
+        algorithm = "blocked" if spec.algorithm == "packed" else spec.algorithm
+        x_half = self.buffers.get("cast_x", x.shape, "bf16")
+        y_half = self.buffers.get("cast_y", y.shape, "bf16")
+        self.emit("cast_f32_bf16", flat(x), flat(x_half))
+        pieces = list(self._pieces(spec, x.shape[0], y.shape[1]))
+        halves = {}
+        for columns in {(c.start, c.stop): c for _, c in pieces}.values():
+            source = self.weights.plain(weight, "f32", columns)
+            half = self.buffers.get(f"cast_w{columns.start}", source.shape, "bf16")
+            self.emit("cast_f32_bf16", flat(source), flat(half))
+            halves[columns.start] = half
+        for rows, columns in pieces:
+            self.emit(f"gemm_bf16_{algorithm}", x_half[rows], halves[columns.start], y_half[rows, columns])
+        self.emit("cast_bf16_f32", flat(y_half), flat(y))
+
+    def _quantize(self, spec: KernelSpec, x: Any) -> tuple[Any, Any]:
+        """Per-token absmax and INT8 values of x [m, k]."""
+        q = self.buffers.get("int8_x", x.shape, "i8")
+        scale = self.buffers.get("int8_scale", x.shape[:1], "f32")
+        self.emit(f"quantize_rows_{spec.storage}", x, q, scale)
+        return q, scale
+
+    def _int8(self, spec: KernelSpec, q: Any, q_scale: Any, weight: str, y: Any) -> None:
+        for rows, columns in self._pieces(spec, *y.shape):
+            out = y[rows, columns]
+            if spec.algorithm != "packed":
+                w = self.weights.int8_plain(weight, columns)
+                acc = self.buffers.get("int8_acc", out.shape, "i32")
+                self.emit(f"gemm_i8_{spec.algorithm}", q[rows], w.values, acc)
+                self.emit(f"dequantize_{spec.storage}", acc, q_scale[rows], w.scale, out)
+                continue
+            w = self.weights.int8_packed(weight, columns)
+            if spec.epilogue == "passes":
+                acc = self.buffers.get("int8_acc", out.shape, "i32")
+                self.emit("gemm_i8_packed", q[rows], w.values, w.column_sums, acc)
+                self.emit(f"dequantize_{spec.storage}", acc, q_scale[rows], w.scale, out)
+            else:
+                kernel = f"gemm_i8_packed_dequant_{spec.storage}"
+                self.emit(kernel, q[rows], w.values, w.column_sums, q_scale[rows], w.scale, out)
+
+    def mlp(self, spec: KernelSpec, x: Any, layer: str, ffn: int, down: KernelSpec) -> Any:
+        """(silu(x @ gate) * (x @ up)) @ down; x [m, d] -> [m, d], as the buffer ``delta``."""
+        if spec.algorithm == "over":
+            return self._mlp_over(spec, x, layer, ffn)
+        if spec.epilogue == "fused":
+            hidden = self._swiglu_product(spec, x, layer, ffn)
+        else:
+            gate = self.linear(spec, x, f"{layer}.gate", ffn, "gate")
+            up = self.linear(spec, x, f"{layer}.up", ffn, "up")
+            hidden = self._swiglu(spec, gate, up)
+        return self.linear(down, hidden, f"{layer}.down", x.shape[1], "delta")
+
+    def _swiglu(self, spec: KernelSpec, gate: Any, up: Any) -> Any:
+        hidden = self.buffers.get("hidden", gate.shape, spec.storage)
+        for rows, columns in self._pieces(spec, *gate.shape):
+            parts = [flat(array[rows, columns]) for array in (gate, up, hidden)]
+            if spec.epilogue == "passes":
+                activated = flat(self.buffers.get("activated", gate.shape, spec.storage)[rows, columns])
+                self.emit(f"silu_{spec.storage}", parts[0], activated)
+                self.emit(f"multiply_{spec.storage}", activated, parts[1], parts[2])
+            else:
+                self.emit(f"swiglu_{spec.storage}", *parts)
+        return hidden
+
+    def _swiglu_product(self, spec: KernelSpec, x: Any, layer: str, ffn: int) -> Any:
+        """Gate and up products with SwiGLU as their epilogue: one kernel, packed weights."""
+        hidden = self.buffers.get("hidden", (x.shape[0], ffn), spec.storage)
+        q = self._quantize(spec, x) if spec.format == "int8" else None
+        for rows, columns in self._pieces(spec, x.shape[0], ffn):
+            out = hidden[rows, columns]
+            if q is not None:
+                gate, up = (self.weights.int8_packed(f"{layer}.{w}", columns) for w in ("gate", "up"))
+                operands = (gate.values, gate.column_sums, up.values, up.column_sums)
+                scales = (q[1][rows], gate.scale, up.scale)
+                self.emit(f"gemm_swiglu_i8_packed_{spec.storage}", q[0][rows], *operands, *scales, out)
+            else:
+                pair = [self.weights.packed(f"{layer}.{w}", spec.format, columns) for w in ("gate", "up")]
+                self.emit(f"gemm_swiglu_{spec.format}_packed", x[rows], *pair, out)
+        return hidden
+
+    def _mlp_over(self, spec: KernelSpec, x: Any, layer: str, ffn: int) -> Any:
+        """The whole MLP in one kernel."""
+        y = self.buffers.get("delta", x.shape, spec.storage)
+        wide, narrow = slice(0, ffn), slice(0, x.shape[1])
+        names = ((f"{layer}.gate", wide), (f"{layer}.up", wide), (f"{layer}.down", narrow))
+        if spec.format == "int8":
+            parts = [self.weights.int8_packed(*name) for name in names]
+            operands = [array for w in parts for array in (w.values, w.column_sums, w.scale)]
+            self.emit(f"mlp_over_i8_{spec.storage}", x, *operands, y)
+        elif spec.format == "mixed":
+            # The operands are cast for the call; the kernel wants packed weights, so those are packed once.
+            x_half, y_half = (self.buffers.get(name, x.shape, "bf16") for name in ("cast_x", "cast_y"))
+            self.emit("cast_f32_bf16", flat(x), flat(x_half))
+            self.emit("mlp_over_bf16", x_half, *(self.weights.packed(n, "bf16", c) for n, c in names), y_half)
+            self.emit("cast_bf16_f32", flat(y_half), flat(y))
+        else:
+            self.emit(f"mlp_over_{spec.format}", x, *(self.weights.packed(n, spec.format, c) for n, c in names), y)
+        return y

@@ -1,0 +1,140 @@
+"""Weights in the layouts that kernels want, and named buffers. Both are made afresh at every cycle.
+
+A layout is made when a plan first asks for it: a mixture that never quantises holds no INT8 weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flashperf.dtypes import cast
+from flashperf.pipeline.engine import Engine
+
+PANEL = 32  # columns of a packed panel, at every instruction-set level
+
+
+@dataclass(frozen=True)
+class Int8Weight:
+    """A weight [k, n] quantised per column: values, the sums of its columns (packed only), scales f32 [n]."""
+
+    values: Any
+    column_sums: Any
+    scale: Any
+
+
+def quantize_columns(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric INT8 per output column: values i8 [k, n] and scale f32 [n] = absmax / 127 (1 for zero columns)."""
+    absmax = np.abs(weight).max(axis=0)
+    scale = np.where(absmax > 0, absmax / np.float32(127), np.float32(1)).astype(np.float32)
+    return np.clip(np.rint(weight / scale), -127, 127).astype(np.int8), scale
+
+
+def column_blocks(n: int, chunks: int) -> list[slice]:
+    """At most ``chunks`` column ranges of whole panels that cover n columns."""
+    panels = -(-n // PANEL)
+    pieces = min(chunks, panels)
+    edges = [panels * i // pieces * PANEL for i in range(pieces)] + [n]
+    return [slice(edges[i], edges[i + 1]) for i in range(pieces)]
+
+
+class WeightStore:
+    """The model's weights, converted and packed on demand and kept."""
+
+    def __init__(self, engine: Engine, weights: Mapping[str, np.ndarray]) -> None:
+        self.engine = engine
+        self._source = weights
+        self._made: dict[tuple[Any, ...], Any] = {}
+
+    def vector(self, name: str, dtype: str) -> Any:
+        """A 1-D or embedding weight as it is stored, converted to ``dtype``."""
+        source = self._matrix(name)
+        return self._once(
+            ("vector", name, dtype),
+            lambda: self.engine.constant(source.shape, dtype, lambda: cast(source, dtype)),
+        )
+
+    def plain(self, name: str, dtype: str, columns: slice) -> Any:
+        """Columns of a weight [k, n], row-major."""
+        source = self._matrix(name)[:, columns]
+        return self._once(
+            ("plain", name, dtype, columns.start, columns.stop),
+            lambda: self.engine.constant(source.shape, dtype, lambda: cast(source, dtype)),
+        )
+
+    def packed(self, name: str, dtype: str, columns: slice) -> Any:
+        """Columns of a weight packed in panels of 32 (bf16: pairs of rows interleaved)."""
+        k, n = self._matrix(name)[:, columns].shape
+        panels = -(-n // PANEL)
+        shape = (panels, -(-k // 2), 2 * PANEL) if dtype == "bf16" else (panels, k, PANEL)
+
+        def make() -> Any:
+            packed = self.engine.empty(shape, dtype)
+            self.engine.prepare(f"pack_{dtype}", self.plain(name, dtype, columns), packed).run()
+            return packed
+
+        return self._once(("packed", name, dtype, columns.start, columns.stop), make)
+
+    def int8_plain(self, name: str, columns: slice) -> Int8Weight:
+        """Columns of a weight quantised per column, row-major."""
+
+        def make() -> Int8Weight:
+            values, scale = self._quantized(name)
+            part, part_scale = values[:, columns], scale[columns]
+            engine = self.engine
+            return Int8Weight(
+                engine.constant(part.shape, "i8", lambda: np.ascontiguousarray(part)),
+                None,
+                engine.constant(part_scale.shape, "f32", lambda: part_scale),
+            )
+
+        return self._once(("int8", name, columns.start, columns.stop), make)
+
+    def int8_packed(self, name: str, columns: slice) -> Int8Weight:
+        """Columns of a weight quantised per column and packed, with the sums of its columns."""
+
+        def make() -> Int8Weight:
+            plain = self.int8_plain(name, columns)
+            k, n = plain.values.shape
+            packed = self.engine.empty((-(-n // PANEL), -(-k // 4), 4 * PANEL), "i8")
+            sums = self.engine.empty((n,), "i32")
+            self.engine.prepare("pack_i8", plain.values, packed, sums).run()
+            return Int8Weight(packed, sums, plain.scale)
+
+        return self._once(("int8_packed", name, columns.start, columns.stop), make)
+
+    def table(self, name: str, shape: tuple[int, ...], dtype: str, make: Callable[[], np.ndarray]) -> Any:
+        """A constant that is not a weight (a mask, rotary angles), made once."""
+        return self._once(("table", name, shape), lambda: self.engine.constant(shape, dtype, make))
+
+    def _matrix(self, name: str) -> np.ndarray:
+        """A weight by name; ``head`` is the transposed embedding (tied)."""
+        return self._source["embed"].T if name == "head" else self._source[name]
+
+    def _quantized(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        return self._once(("quantized", name), lambda: quantize_columns(self._matrix(name)))
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+class Buffers:
+    """Named activations, shared by all mixtures of one cycle. ``allocated_bytes`` counts them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.allocated_bytes = 0
+        self._arrays: dict[tuple[str, tuple[int, ...], str], Any] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], dtype: str) -> Any:
+        """The buffer of this name, shape and dtype; made on first use."""
+        key = (name, shape, dtype)
+        if key not in self._arrays:
+            self._arrays[key] = self.engine.empty(shape, dtype)
+            self.allocated_bytes += self._arrays[key].nbytes
+        return self._arrays[key]

@@ -1,0 +1,195 @@
+"""The pipeline as a worker's subject: mixtures bound on demand, checked before they are timed."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flashperf import native
+from flashperf.dtypes import widen
+from flashperf.pipeline import quality
+from flashperf.pipeline.engine import CpuEngine
+from flashperf.pipeline.models import load_model
+from flashperf.pipeline.plan import storage_of
+from flashperf.pipeline.reference import forward
+from flashperf.pipeline.scenario import scenario as scenario_of
+from flashperf.pipeline.storage import Buffers, WeightStore
+from flashperf.pipeline.switches import Levels
+from flashperf.pipeline.task import Task
+from flashperf.pipeline.tolerance import check_logits
+
+_WARM_SAMPLE_S, _WARM_SAMPLES, _COLD_SAMPLES = 300e-6, 3, 2
+_INSTANCES = 4  # calls of one key that take turns in an isolated measurement: as many as small has layers
+_EVICT_BYTES = 16 << 20  # well above two L2 caches; no user program can empty a shared L3
+
+
+class WrongLogitsError(RuntimeError):
+    """A mixture whose logits are wrong, or that did not run what was planned; it is never timed."""
+
+
+class PipelineSubject:
+    """The language model under any mixture of switches."""
+
+    def __init__(self, model: str = "small", scenario: str = "single", isa: str | None = None, seed: int = 0) -> None:
+        self.engine = CpuEngine(isa)
+        self.config, self.source = load_model(model, seed)
+        self.scenario = scenario_of(scenario)
+        self._references: dict[int | None, np.ndarray] = {}
+        self._tasks: dict[tuple[tuple[str, str], ...], Task] = {}
+        self.rebuild(0)
+
+    def rebuild(self, seed: int) -> None:
+        """Fresh weights and buffers; every mixture is bound again when it is next asked for."""
+        for task in self._tasks.values():
+            task.close()
+        self._tasks = {}
+        # A buffer of another size each time moves everything that is allocated after it.
+        self._shift = np.empty(4096 * (1 + seed % 61), np.uint8)
+        self.weights = WeightStore(self.engine, self.source)
+        self.buffers = Buffers(self.engine)
+
+    def prepare(self, levels: Levels) -> None:
+        """Bind one mixture, if it isn't bound yet, and touch its code and weights with a decoding step."""
+        key = tuple(sorted(levels.items()))
+        if key not in self._tasks:
+            self._tasks[key] = self._task(levels)
+            self._tasks[key].warm_up()
+
+    def check(self, mixtures: Sequence[Levels]) -> list[float]:
+        """Run each mixture once and check its logits and the calls it made: SNRs in dB.
+
+        The caller asks for this before it first times a mixture; workers run the same kernels on the same
+        weights, so one of them checks for all. Raises WrongLogitsError.
+        """
+        for levels in mixtures:
+            self.prepare(levels)
+        return [self.verify(self._tasks[tuple(sorted(levels.items()))]) for levels in mixtures]
+
+    def _task(self, levels: Levels) -> Task:
+        return Task(self.engine, self.config, self.weights, self.buffers, self.scenario, levels)
+
+    def run(self, levels: Levels) -> dict[str, float]:
+        """Wall seconds of one run of all tasks, and until the first logits."""
+        times = self._tasks[tuple(sorted(levels.items()))].run()
+        return {"seconds": times.total_s, "first_s": times.first_s}
+
+    def verify(self, task: Task) -> float:
+        """Run once; logits against float64 and executed calls against planned ones. Returns the SNR in dB.
+
+        Raises WrongLogitsError naming the step, the limit or the kernel that did not run as often as planned.
+        """
+        before = executed(task)
+        logits: list[np.ndarray] = []
+        task.run(collect=logits)
+        ran = executed(task)
+        ran.subtract(before)
+        planned = task.counts()
+        for key, count in planned.items():
+            if not key.startswith("host_") and ran[key] != count:
+                raise WrongLogitsError(f"{key} ran {ran[key]} times, planned were {count}")
+        got = widen(np.stack(logits), storage_of(task.levels))
+        check = check_logits(got, self.reference(task.levels), task.levels)
+        if not check.passed:
+            mixture = ", ".join(f"{k}={v}" for k, v in task.levels.items())
+            raise WrongLogitsError(f"wrong logits with {mixture}: {check.reason}")
+        return check.snr_db
+
+    def reference(self, levels: Levels) -> np.ndarray:
+        """Float64 logits [steps + 1, tasks, vocab] after each prompt and each fed byte."""
+        span = None if levels["span"] == "full" else self.scenario.window
+        if span not in self._references:
+            whole = forward(self.source, self.config, self.scenario.sequences(), span)
+            steps = np.arange(self.scenario.steps + 1)
+            picked = [whole[i, n - 1 + steps] for i, n in enumerate(self.scenario.lengths)]
+            self._references[span] = np.stack(picked, axis=1)
+        return self._references[span]
+
+    def profile(self, levels: Levels) -> dict[str, float]:
+        """One run with every native call timed: seconds in kernels and in all."""
+        self.prepare(levels)
+        times = self._tasks[tuple(sorted(levels.items()))].run_profiled()
+        return {"kernel_s": times.kernel_s, "seconds": times.total_s}
+
+    def peak_memory(self, levels: Levels) -> dict[str, float]:
+        """Peak resident bytes of this process after running one mixture; ask a fresh worker."""
+        self._task(levels).run()
+        return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}
+
+    def held_out(self, levels: Levels, n_bytes: int) -> dict[str, float]:
+        """Bits per byte and next-byte accuracy on held-out text."""
+        return quality.held_out(self.engine, self.config, self.weights, levels, n_bytes)
+
+    def isolated(self, mixtures: Sequence[Levels]) -> dict[str, dict[str, list[float]]]:
+        """Seconds of every kind of call in isolation, warm and with L2 evicted: key -> {"warm": [...], "cold": [...]}.
+
+        ``mixtures`` must cover the keys wanted. Calls of one key from several layers take turns, as they do in
+        the pipeline; decoding calls are timed at the middle of the decode.
+        """
+        times: dict[str, dict[str, list[float]]] = {}
+        evict = np.zeros(_EVICT_BYTES, np.uint8)
+        for levels in mixtures:
+            self.prepare(levels)
+            task = self._tasks[tuple(sorted(levels.items()))]
+            task.start()
+            task.seek(self.scenario.steps // 2)
+            for key, runs in by_key(task).items():
+                if key not in times:
+                    times[key] = {"warm": _warm(runs), "cold": _cold(runs, evict)}
+        return times
+
+
+def executed(task: Task) -> Counter[str]:
+    """How often each key's native calls have run so far."""
+    total: Counter[str] = Counter()
+    for key, run, _, _ in task.actions():
+        if isinstance(run, native.Call):
+            total[key] += run.count
+    return total
+
+
+def by_key(task: Task) -> Mapping[str, list[Callable[[], None]]]:
+    """Up to _INSTANCES calls of every key of a task."""
+    found: dict[str, list[Callable[[], None]]] = {}
+    for key, run, _, _ in task.actions():
+        runs = found.setdefault(key, [])
+        if len(runs) < _INSTANCES:
+            runs.append(run)
+    return found
+
+
+def _round(runs: list[Callable[[], None]]) -> Callable[[], Any]:
+    """All runs once, the way the pipeline would: native calls in one sequence, host work from Python."""
+    if all(isinstance(run, native.Call) for run in runs):
+        return native.Sequence(runs)
+    return lambda: [run() for run in runs]
+
+
+def _warm(runs: list[Callable[[], None]]) -> list[float]:
+    once = _round(runs)
+    once()
+    begin = time.perf_counter()
+    once()
+    rounds = max(1, round(_WARM_SAMPLE_S / max(time.perf_counter() - begin, 1e-7)))
+    many = _round(runs * rounds)
+    samples = []
+    for _ in range(_WARM_SAMPLES):
+        begin = time.perf_counter()
+        many()
+        samples.append((time.perf_counter() - begin) / (rounds * len(runs)))
+    return samples
+
+
+def _cold(runs: list[Callable[[], None]], evict: np.ndarray) -> list[float]:
+    samples = []
+    for number in range(_COLD_SAMPLES):
+        run = runs[number % len(runs)]
+        evict += 1
+        begin = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - begin)
+    return samples

@@ -1,0 +1,193 @@
+"""The tables of an explanation for the terminal: rich tables of at most 79 columns, one function each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from flashperf.records import Attribution, Environment, Explanation, Interaction, Metric, Share
+from flashperf.report.numbers import (
+    HELPS,
+    SLOWS,
+    UNCLEAR,
+    bracketed,
+    by_share,
+    clean,
+    effect,
+    percent,
+    places_for,
+    quantity,
+    scale,
+    spread,
+)
+from flashperf.report.words import confirmed_interactions, decimals, interaction_summary, pair_effect
+
+BAR_CELLS = 10
+_BOX = box.Box(str(box.SIMPLE_HEAD), ascii=True)  # one rule under the head; kept as it is in any encoding
+_STYLES = {SLOWS: "red", HELPS: "green", UNCLEAR: "dim"}
+#: ISA flags that decide which kernels run; the others are in the record.
+ISA_THAT_MATTERS = (
+    *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_tile", "amx_bf16", "amx_int8", "asimd", "asimddp", "bf16", "i8mm", "sve", "sve2"),
+)
+
+
+def environment_rows(environment: Environment) -> list[tuple[str, str]]:
+    """(label, text) of the machine: device, ISA, threads, clocks, load, and whether it was quiet."""
+    quota = f", quota {environment.quota_cores:g} cores" if environment.quota_cores else ", no quota"
+    clock = f", {environment.clock_mhz:.0f} MHz" if environment.clock_mhz else ""
+    isa = [flag for flag in ISA_THAT_MATTERS if flag in environment.isa] or list(environment.isa)
+    load = [environment.busy_reason or "busy"] if environment.busy else []
+    if environment.load_1min is not None:
+        load.append(f"load {environment.load_1min:.2f}")
+    if environment.pressure_some_avg10 is not None:
+        load.append(f"CPU pressure {environment.pressure_some_avg10:.1f} %")
+    versions = [f"{name} {version}" for name, version in environment.versions.items()]
+    software = [f"Python {environment.python}", *versions, environment.compiler, environment.driver]
+    commit = environment.commit[:12] + (" with changes" if environment.dirty else "")
+    rows = [
+        ("device", environment.device + clock),
+        ("threads", f"{environment.threads} of {environment.cores} cores{quota}"),
+        ("ISA", " ".join(isa)),
+        ("timer", f"{environment.timer}, resolution {environment.timer_resolution_s * 1e9:.0f} ns"),
+        ("machine", f"{'busy' if environment.busy else 'quiet'}: {', '.join(load)}".rstrip(": ")),
+        ("software", ", ".join(filter(None, software))),
+        ("commit", commit),
+    ]
+    return [(label, clean(text)) for label, text in rows if text]
+
+
+def environment_table(environment: Environment) -> Table:
+    """The environment block: one line for each thing that could explain a difference between machines."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for label, text in environment_rows(environment):
+        style = ("yellow" if environment.busy else "green") if label == "machine" else ""
+        table.add_row(label, Text(text, style))
+    return table
+
+
+def metrics_table(metrics: Sequence[Metric]) -> Table:
+    """Metric | Standard | Flash | Flash/Standard, as in the source documents; ± is the 95 % interval."""
+    table = _table("metric", "Standard", "Flash", "Flash/Standard", "")
+    for metric in metrics:
+        present = [interval for interval in (metric.standard, metric.flash) if interval]
+        divisor, unit = scale(metric.unit, (interval.value for interval in present))
+        name = f"{clean(metric.name)} ({unit})" if unit else clean(metric.name)
+        if not present:
+            table.add_row(Text(name), Text("not measured", "dim"))
+            continue
+        places = places_for(present, divisor)
+        verdict, style = better(metric)
+        table.add_row(
+            Text(name),
+            quantity(metric.standard, divisor, places),
+            quantity(metric.flash, divisor, places),
+            bracketed(metric.ratio) if metric.ratio else "",
+            Text(verdict, style),
+        )
+    return table
+
+
+def better(metric: Metric) -> tuple[str, str]:
+    """``better`` or ``worse`` for Flash, where the metric has a good direction and the ratio is clear."""
+    if metric.ratio is None or not metric.better:
+        return "", ""
+    verdict = effect(metric.ratio)
+    if verdict == UNCLEAR:
+        return ("same", "dim") if metric.ratio.low == metric.ratio.high else ("can't tell", "dim")
+    good = (verdict == HELPS) == (metric.better == "lower")
+    return ("better", "green") if good else ("worse", "red")
+
+
+def attribution_table(explanation: Explanation) -> Table:
+    """A row per switch, largest slowdown first: levels, share, percent of the log, a bar; then the total."""
+    attribution = explanation.attribution
+    places = decimals(attribution)
+    shares = by_share(attribution.shares)
+    widest = max((abs(_log(share)) for share in shares if share.active), default=0.0)
+    table = _table("switch", "standard → flash", "share [95 %]", "% of log", "", left=(1, 4))
+    for share in shares:
+        levels = f"{clean(share.standard)} → {clean(share.flash)}"
+        if not share.active:
+            table.add_row(Text(clean(share.switch)), Text(levels), "1", "", Text("inactive", "dim"))
+            continue
+        verdict = effect(share.share)
+        value = Text(bracketed(share.share, places), _STYLES[verdict])
+        table.add_row(
+            Text(clean(share.switch)), Text(levels), value, percent(share.percent), _bar(share, widest)
+        )
+    table.add_section()
+    whole = "100" if any(share.percent for share in shares if share.active) else ""
+    table.add_row(Text("total", "bold"), "", Text(bracketed(attribution.total, places), "bold"), whole, "")
+    return table
+
+
+def _log(share: Share) -> float:
+    return math.log(share.share.value) if 0 < share.share.value < math.inf else 0.0
+
+
+def _bar(share: Share, widest: float) -> Text:
+    """A bar as long as the share is large on the log scale, lighter where it helps; or ``can't tell``."""
+    verdict = effect(share.share)
+    if verdict == UNCLEAR or not widest:
+        return Text(UNCLEAR, "dim")
+    cells = max(1, round(BAR_CELLS * abs(_log(share)) / widest))
+    if verdict == SLOWS:
+        return Text("█" * cells, "red")
+    return Text("▒" * cells, "green")
+
+
+def details_table(attribution: Attribution) -> Table:
+    """Per active switch: share, alone (first in), on top (last in), predicted and unexplained, as value ±."""
+    places = decimals(attribution)
+    predicted = any(share.predicted for share in attribution.shares)
+    titles = ["switch", "share", "alone", "on top"] + (["predicted", "unexplained"] if predicted else [])
+    table = _table(*titles, left=())
+    for share in by_share(attribution.shares):
+        if not share.active:
+            continue
+        intervals = [share.share, share.alone, share.on_top]
+        if predicted:
+            intervals += [share.predicted, share.unexplained]  # type: ignore[list-item]
+        cells = [spread(interval, places) if interval else "-" for interval in intervals]
+        table.add_row(Text(clean(share.switch)), *cells)
+    return table
+
+
+def interactions_table(attribution: Attribution) -> RenderableType:
+    """Confirmed pairs: time of both over the product of their own effects; or ``none found above x %``."""
+    pairs = confirmed_interactions(attribution)
+    if not pairs:
+        return Text(interaction_summary(attribution))
+    places = decimals(attribution)
+    table = _table("pair", "together/product", "others standard", "others flash", "")
+    for pair in pairs:
+        table.add_row(*_pair_cells(pair, lambda interval: spread(interval, places)))
+    return Group(table, Text("Above 1 they cost more together than their own effects multiplied.", "dim"))
+
+
+def _pair_cells(pair: Interaction, write: Callable) -> list[Text | str]:
+    joint = pair_effect(pair)
+    reading = {SLOWS: "cost more", HELPS: "cost less", UNCLEAR: UNCLEAR}[effect(joint)]
+    name = " + ".join(clean(switch) for switch in pair.switches)
+    sides = [write(pair.ratio_on_standard), write(pair.ratio_on_flash)]
+    return [Text(name), bracketed(joint), *sides, Text(reading, _STYLES[effect(joint)])]
+
+
+def _table(*titles: str, left: tuple[int, ...] = (-1,)) -> Table:
+    """A table without outer lines: the first and the ``left`` columns left-aligned, numbers right-aligned."""
+    table = Table(box=_BOX, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    lefts = {0, *(column % len(titles) for column in left)}
+    for n, title in enumerate(titles):
+        words_wrap = n == 0 or n in lefts
+        table.add_column(
+            Text(title), justify="left" if n in lefts else "right", no_wrap=not words_wrap, overflow="fold"
+        )
+    return table

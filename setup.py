@@ -1,0 +1,122 @@
+"""Builds the native parts: the binding module and one CPU kernel library per instruction-set level.
+
+Every ``csrc/cpu/*.cpp`` is compiled for every level that the compiler knows; which level runs is decided when
+the program starts (flashperf/native.py). Objects are kept under build/ by the hash of their source, headers
+and flags, so that a second build compiles only what changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pybind11.setup_helpers import Pybind11Extension
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+COMMON_FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math"]
+COMMON_FLAGS += ["-fopenmp-simd", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-psabi"]
+# GCC 12 warns about its own intrinsics (https://gcc.gnu.org/PR105593).
+COMMON_FLAGS += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
+
+_AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+_AVX512 = [*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"]
+_VNNI = [*_AVX512, "-mavx512vnni"]
+_BF16 = [*_VNNI, "-mavx512bf16"]
+_AMX = [*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
+X86_LEVELS = {"avx2": _AVX2, "avx512": _AVX512, "avx512_vnni": _VNNI, "avx512_bf16": _BF16, "amx": _AMX}
+
+
+def compiler() -> str:
+    """The C++ compiler: CXX, else g++ or clang++."""
+    candidates = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+    for name in filter(None, candidates):
+        if shutil.which(name):
+            return name
+    sys.exit("flashperf needs a C++17 compiler, and found none of g++, clang++, c++. On Debian: apt-get install g++")
+
+
+def understands(cxx: str, flags: list[str]) -> bool:
+    """Whether the compiler accepts the flags of a level."""
+    command = [cxx, *flags, "-x", "c++", "-fsyntax-only", os.devnull]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def levels(cxx: str) -> dict[str, list[str]]:
+    """Instruction-set levels that this compiler and processor family can build, with their flags."""
+    known: dict[str, list[str]] = {"portable": []}
+    if platform.machine() in ("x86_64", "AMD64"):
+        for level, flags in X86_LEVELS.items():
+            if understands(cxx, flags):
+                known[level] = flags
+            else:
+                print(f"skipping the {level} kernels: {cxx} does not know {flags[-1]}")
+    return known
+
+
+class BuildKernels(build_ext):
+    """``build_ext`` that also builds the kernel libraries, next to the binding module."""
+
+    def run(self) -> None:
+        super().run()
+        package = ROOT / "flashperf" if self.inplace else Path(self.build_lib) / "flashperf"
+        self._build_libraries(package / "_cpu")
+
+    def _build_libraries(self, folder: Path) -> None:
+        (ROOT / "build").mkdir(exist_ok=True)
+        with open(ROOT / "build" / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two builds at once take turns
+            self._build_locked(folder)
+
+    def _build_locked(self, folder: Path) -> None:
+        cxx = compiler()
+        folder.mkdir(parents=True, exist_ok=True)
+        sources = sorted((ROOT / "csrc" / "cpu").glob("*.cpp"))
+        headers = b"".join(p.read_bytes() for p in sorted((ROOT / "csrc" / "cpu").glob("*.h")))
+        version = subprocess.run([cxx, "--version"], capture_output=True).stdout
+        known = levels(cxx)
+        jobs = []
+        for level, flags in known.items():
+            for source in sources:
+                command = [cxx, *COMMON_FLAGS, *flags]
+                key = hashlib.sha256(source.read_bytes() + headers + version + repr(command).encode())
+                target = ROOT / "build" / "cpu" / level / f"{source.stem}-{key.hexdigest()[:16]}.o"
+                jobs.append((level, source, target, [*command, "-c", str(source), "-o", str(target)]))
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(lambda job: compile_object(job[2], job[3]), jobs))
+        for level, flags in known.items():
+            objects = [str(target) for job_level, _, target, _ in jobs if job_level == level]
+            library = folder / f"{level}.so"
+            linked = library.with_suffix(".so.new")
+            subprocess.run([cxx, "-shared", *flags, *objects, "-o", str(linked)], check=True)
+            linked.replace(library)  # never overwrite in place: a running process has the old one mapped
+
+
+def compile_object(target: Path, command: list[str]) -> None:
+    """Compile one object unless it is already there; its name holds the hash of all that it depends on."""
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for old in target.parent.glob(f"{target.name.rsplit('-', 1)[0]}-*.o"):
+        old.unlink(missing_ok=True)
+    partial = target.with_suffix(".part")
+    result = subprocess.run([*command[:-1], str(partial)], capture_output=True, text=True)
+    if result.returncode:
+        raise SystemExit(f"compiling failed: {' '.join(command)}\n{result.stderr}")
+    if result.stderr:
+        print(result.stderr)
+    partial.rename(target)
+
+
+setup(
+    ext_modules=[Pybind11Extension("flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl"])],
+    cmdclass={"build_ext": BuildKernels},
+)

@@ -1,0 +1,85 @@
+"""Training on a toy shape and a short text: it learns, repeats from its seed, and writes its three files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flashperf.pipeline import reference, text
+from flashperf.pipeline.config import ModelConfig
+from flashperf.pipeline.weights import load_weights
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from flashperf.pipeline import train  # noqa: E402  (imports torch)
+from flashperf.pipeline.torch_model import Model, drop  # noqa: E402
+
+TOY = ModelConfig("toy", layers=1, dim=32, heads=2, ffn=48)
+TEXT = b"The quick brown fox jumps over the lazy dog; the dog sleeps on. " * 40
+RECIPE = train.Recipe(steps=12, windows=(32, 64), tokens_per_step=256, warmup_steps=3)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(train, "SMALL", TOY)
+    monkeypatch.setattr(text, "training_bytes", lambda: TEXT)
+    monkeypatch.setattr(text, "heldout_bytes", lambda: TEXT[:2060])
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path):
+    weights = []
+    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
+        out = tmp_path / name
+        out.mkdir()
+        train.train(replace(RECIPE, seed=seed), out)
+        weights.append((out / "small.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_it_learns_and_its_card_is_true(tmp_path: Path):
+    train.train(RECIPE, tmp_path, report_every=5)
+    rows = (tmp_path / "training_curve.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[0] for row in rows] == ["step", "5", "10", "12"]
+    assert float(rows[-1].split(",")[2]) < float(rows[1].split(",")[2]) < 8.0
+    card = json.loads((tmp_path / "model_card.json").read_text(encoding="utf-8"))
+    tokens = np.frombuffer(TEXT[:2049], np.uint8)
+    logits = reference.forward(
+        load_weights(tmp_path / "small.safetensors", TOY), TOY, tokens[:2048].reshape(8, 256)
+    )
+    expected = reference.bits_per_byte(logits, tokens[1:].reshape(8, 256))
+    assert card["heldout_bpb_256"] == pytest.approx(expected, abs=2e-4)
+    assert card["recipe"]["steps"] == 12
+    assert card["model"]["parameters"] == TOY.parameters()
+
+
+def test_batches_are_stretches_of_the_text_with_their_successors():
+    tokens = torch.arange(300)
+    sampler = torch.Generator().manual_seed(0)
+    for step, window in ((2, 32), (3, 64)):
+        inputs, targets = train.make_batch(tokens, step, RECIPE, sampler)
+        assert inputs.shape == targets.shape == (256 // window, window)
+        assert (inputs.diff(dim=1) == 1).all()
+        assert (targets == inputs + 1).all()
+
+
+def test_the_rate_rises_then_falls():
+    rates = [train.rate_at(step, train.Recipe()) for step in (1, 100, 200, 3000, 6000)]
+    assert rates[0] < rates[1] < rates[2] > rates[3] > rates[4] > 0
+    assert rates[2] == pytest.approx(0.003, rel=0.01)
+
+
+def test_dropout_removes_whole_channels_and_keeps_the_mean():
+    torch.manual_seed(0)
+    dropped = drop(torch.ones(64, 5, 200), 0.25)
+    assert (dropped == dropped[:, :1]).all()
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert (dropped[:, 0] == 0).double().mean().item() == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_torch_model_has_the_names_and_shapes_of_the_config():
+    assert {name: tuple(value.shape) for name, value in Model(TOY).state_dict().items()} == TOY.shapes()
