@@ -1,7 +1,8 @@
 """flashperf: why the fast variant is slow, by measurement.
 
-Names are imported when they are first used, so that ``import flashperf`` costs nothing and imports no NumPy.
-``flashperf.compare`` and ``flashperf.explain`` are modules that are called like their function of the same name.
+Names are imported when they are first used, so that ``import flashperf`` costs nothing and imports no
+NumPy. ``flashperf.compare`` and ``flashperf.explain`` are modules that are called like their function of
+the same name.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flashperf.compare import compare as compare
     from flashperf.explain import explain as explain
-    from flashperf.measure import WrongResult as WrongResult
+    from flashperf.problem import WrongResult as WrongResult
     from flashperf.records import ArraySpec as ArraySpec
     from flashperf.records import Case as Case
     from flashperf.records import Cost as Cost
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _FUNCTIONS = ("compare", "explain")
-_EXPORTS = {name: "flashperf.records" for name in ("ArraySpec", "Case", "Cost", "Mechanism", "Tolerance")}
-_EXPORTS["WrongResult"] = "flashperf.measure"
+_EXPORTS = dict.fromkeys(("ArraySpec", "Case", "Cost", "Mechanism", "Tolerance"), "flashperf.records")
+_EXPORTS["WrongResult"] = "flashperf.problem"
 
-__all__ = ["ArraySpec", "Case", "Cost", "Mechanism", "Tolerance", "WrongResult", "compare", "explain"]  # noqa: F822
+__all__ = ["ArraySpec", "Case", "Cost", "Mechanism", "Tolerance", "WrongResult", "compare", "explain"]
 
 
 class _CallableModule(ModuleType):
@@ -44,7 +45,7 @@ class _CallableModule(ModuleType):
 
 
 class _Package(ModuleType):
-    """Makes the modules of _FUNCTIONS callable at the moment the import system attaches them to the package."""
+    """Makes the modules of _FUNCTIONS callable when the import system attaches them to the package."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FUNCTIONS and isinstance(value, ModuleType):

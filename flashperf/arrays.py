@@ -1,4 +1,7 @@
-"""What a comparison needs to know about the arrays of NumPy, torch and CuPy. Imports neither torch nor CuPy."""
+"""What a comparison needs to know about the arrays of NumPy, torch and CuPy.
+
+Imports neither torch nor CuPy.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ def _is_cupy(value: Any) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Whether this is an array of a library that is known here (or a NumPy scalar, which has no dimension)."""
+    """Whether this is an array of NumPy, torch or CuPy, or a NumPy scalar."""
     return isinstance(value, np.ndarray | np.generic) or _is_torch(value) or _is_cupy(value)
 
 
 def flatten(value: Any, name: str = "") -> dict[str, Any]:
-    """The arrays in nested tuples, lists and mappings by their path ("0", "state.k"); None and others are left out.
+    """The arrays in nested tuples, lists and mappings by their path: "0", "state.k".
 
-    Python numbers count as arrays without a dimension.
+    Python numbers count as arrays without a dimension; None and everything else is left out.
     """
     if is_array(value):
         return {name: value}
@@ -158,7 +161,7 @@ def synchroniser(arrays: Mapping[str, Any]) -> Callable[[], None] | None:
 
 
 def restore(array: Any, values: Any) -> None:
-    """Write ``values`` back into an array that was poisoned; where that can't be, it wasn't poisoned either."""
+    """Write ``values`` back into an array that was poisoned; what can't be written wasn't poisoned either."""
     if _is_torch(array):
         array.detach().copy_(values.detach())
     elif _is_cupy(array) or (isinstance(array, np.ndarray) and array.flags.writeable):

@@ -1,4 +1,7 @@
-"""Where kernels can run, and why they can't here. A backend that is missing is a skip with its reason, no error."""
+"""Where kernels can run, and why they can't here.
+
+A backend that is missing is a skip with its reason, no error.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from flashperf.suggest import unknown_name
 class Backend(Protocol):
     """A place where kernels run."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What cases and options call it."""
 
     def why_not(self) -> str:
         """Empty if kernels can run here, else the reason why not."""
@@ -26,7 +31,10 @@ class Backend(Protocol):
 @dataclass(frozen=True)
 class _Backend:
     name: str
-    why_not: Callable[[], str]
+    look: Callable[[], str]
+
+    def why_not(self) -> str:
+        return self.look()
 
 
 def _cpu() -> str:

@@ -1,8 +1,8 @@
 """The double block: two sides timed in turn, ABBA and BAAB in random order, one log ratio out.
 
 A fixed A B B A is biased (identical code came out 1.3-4.7 % "faster"), since the inner pair follows itself.
-Random order, fresh buffers with a random side building first, and an untimed lead-in call of the same side before
-every timed one bring the bias within its error (docs/measuring.md).
+Random order, fresh buffers with a random side building first, and an untimed lead-in call of the same side
+before every timed one bring the bias within its error (docs/measuring.md).
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ class Block:
 
     def of(self, side: str) -> list[Sample]:
         """The four samples of side "A" or "B"."""
-        return [Sample(w, c) for s, w, c in zip(self.order, self.wall_s, self.cpu_s, strict=True) if s == side]
+        return [
+            Sample(w, c) for s, w, c in zip(self.order, self.wall_s, self.cpu_s, strict=True) if s == side
+        ]
 
 
 @dataclass
 class BlockRunner:
     """Runs double blocks of two sides.
 
-    calls: how many calls make a sample of side A and of side B. sweep: None for warm caches (an untimed call of
-    the same side comes first), else what empties the caches before every sample.
+    calls: how many calls make a sample of side A and of side B. sweep: None for warm caches (an untimed
+    call of the same side comes first), else what empties the caches before every sample.
     """
 
     build: tuple[Build, Build]
@@ -87,7 +89,10 @@ class BlockRunner:
         return Block(order, wall_s, cpu_s, repeated, kept)
 
     def _sample(self, bound: dict[int, Call], side: int) -> tuple[Sample, bool]:
-        """One sample and whether something was stolen from it. Nothing comes between lead-in and timed call."""
+        """One sample and whether something was stolen from it.
+
+        Nothing comes between lead-in and timed call.
+        """
         call = bound[side]
         if self.sweep is None:
             before = self.probe.read()
@@ -100,10 +105,11 @@ class BlockRunner:
 
 
 class CacheSweep:
-    """Empties the caches by reading and writing a buffer of twice the last level, at most LARGEST_SWEEP_BYTES.
+    """Empties the caches by a pass over twice the last level, at most LARGEST_SWEEP_BYTES.
 
-    ``state`` is what the record says: "cold", or "cold-64MiB" where the last level is larger than what a sweep
-    can reach (shared server caches of hundreds of MB), so that only the inner levels are sure to be empty.
+    ``state`` is what the record says: "cold", or "cold-64MiB" where the last level is larger than what a
+    sweep can reach (shared server caches of hundreds of MB), so that only the inner levels are sure to be
+    empty.
     """
 
     def __init__(self, last_level_bytes: int) -> None:

@@ -20,10 +20,10 @@ def check_output(
 ) -> Check:
     """Judge one output array against its reference of the same shape, float64.
 
-    ``dtype`` is the short name that the output must have. Not passed: another shape or dtype, NaN or Inf where
-    the reference has none, elements that still hold the poison, an element beyond the tolerance, or a
-    signal-to-noise ratio below ``tolerance.min_snr_db`` (at least FLOOR_SNR_DB, where the reference is not all
-    zeros). ``max_rel_error`` is the largest absolute error over the largest absolute reference;
+    ``dtype`` is the short name that the output must have. Not passed: another shape or dtype, NaN or Inf
+    where the reference has none, elements that still hold the poison, an element beyond the tolerance, or a
+    signal-to-noise ratio below ``tolerance.min_snr_db`` (at least FLOOR_SNR_DB, where the reference is not
+    all zeros). ``max_rel_error`` is the largest absolute error over the largest absolute reference;
     ``worst_index`` is the element whose error is the largest multiple of its own limit.
     """
     if not isinstance(got, np.ndarray):
@@ -97,7 +97,7 @@ def _over(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
 
 
 def snr_db(reference: np.ndarray, error: np.ndarray) -> float:
-    """10 log10 of the energy of the reference over that of the error; inf without error, -inf without signal."""
+    """10 log10 of the energy of reference over error; inf without error, -inf without signal."""
     noise, signal = float(np.square(error).sum()), float(np.square(reference).sum())
     if noise == 0:
         return math.inf
@@ -119,10 +119,10 @@ def _why_broken(
     if unwritten.any():
         first = np.unravel_index(int(np.argmax(unwritten)), unwritten.shape)
         return f"{int(unwritten.sum())} of {raw.size} elements never written, first {_element(name, first)}"
-    what = f"{int(broken.sum())} of {raw.size} elements are NaN or infinite where the reference is not"
+    what = "are NaN or infinite where the reference is not"
     if not np.isfinite(reference[worst]):
-        what = f"{int(broken.sum())} of {raw.size} elements differ from a reference that is NaN or infinite there"
-    return f"{what}, first {_element(name, worst)}"
+        what = "differ from a reference that is NaN or infinite there"
+    return f"{int(broken.sum())} of {raw.size} elements {what}, first {_element(name, worst)}"
 
 
 def _why_noisy(name: str, snr: float, scale: float, tolerance: Tolerance) -> str:

@@ -68,7 +68,9 @@ class SystemProbe:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._stat = _open(root / "proc/stat")
-        self._throttle = next((fd for f in cgroup_files(root, "cpu.stat") if (fd := _open(f)) is not None), None)
+        self._throttle = next(
+            (fd for f in cgroup_files(root, "cpu.stat") if (fd := _open(f)) is not None), None
+        )
 
     def read(self) -> Disturbance:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -115,7 +117,8 @@ def _throttled(descriptor: int | None) -> int:
 def cgroup_files(root: Path, name: str) -> list[Path]:
     """The files called ``name`` of this process's cgroup and its parents, innermost first; v2, then v1.
 
-    In a container the path that /proc/self/cgroup gives is often not visible; the mount's own root then counts.
+    In a container the path that /proc/self/cgroup gives is often not visible; the mount's own root then
+    counts.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

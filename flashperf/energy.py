@@ -9,8 +9,8 @@ from pathlib import Path
 class EnergyCounter:
     """Joules of all processor packages between two readings.
 
-    ``reason`` is empty if the counters can be read, else it says why not; most virtual machines and containers
-    have none, and since Linux 5.10 only root reads them by default (CVE-2020-8694).
+    ``reason`` is empty if the counters can be read, else it says why not; most virtual machines and
+    containers have none, and since Linux 5.10 only root reads them by default (CVE-2020-8694).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -20,8 +20,8 @@ from flashperf.records import Environment
 from flashperf.timers import SYSTEM_CLOCK, resolution_s
 
 #: CPU flags that decide which kernels run and how fast: vector width, matrix units, half types.
-RELEVANT_FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni")
-RELEVANT_FLAGS += ("amx_tile", "amx_bf16", "amx_int8", "asimd", "asimddp", "bf16", "i8mm", "sve")
+_X86 = "avx2 fma f16c avx512f avx512_vnni avx512_bf16 avx512_fp16 avx_vnni amx_tile amx_bf16 amx_int8"
+RELEVANT_FLAGS = (*_X86.split(), *["asimd", "asimddp", "bf16", "i8mm", "sve"])
 PACKAGES = ("numpy", "scipy", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "pytest", "pytest-benchmark")
 
 BUSY_PRESSURE_PERCENT = 5.0  # of the last 10 s in which some task waited for a core
@@ -70,7 +70,9 @@ def _text(path: Path) -> str:
 
 def cpu_model(root: Path = Path("/")) -> str:
     """The processor's name as the kernel gives it, else its architecture."""
-    match = re.search(r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    match = re.search(
+        r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE
+    )
     return " ".join(match.group(1).split()) if match else platform.machine()
 
 
@@ -96,7 +98,8 @@ def quota_cores(root: Path = Path("/")) -> float | None:
     """The tightest CPU quota of the cgroup and its parents, in cores; None if there is none."""
     quotas = []
     for file in cgroup_files(root, "cpu.max"):  # v2: "quota period" in us, or "max period"
-        quotas += _quota(*(_text(file).split() + ["", ""])[:2])
+        quota, _, period = _text(file).strip().partition(" ")
+        quotas += _quota(quota, period)
     for file in cgroup_files(root, "cpu.cfs_quota_us"):  # v1: two files, -1 for no quota
         quotas += _quota(_text(file).strip(), _text(file.with_name("cpu.cfs_period_us")).strip())
     return min(quotas, default=None)
@@ -113,7 +116,10 @@ def clock_mhz(root: Path = Path("/")) -> float | None:
     files = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     values = [int(text) / 1000 for file in files if (text := _text(file).strip()).isdigit()]
     if not values:
-        values = [float(v) for v in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)]
+        values = [
+            float(v)
+            for v in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
+        ]
     return round(sum(values) / len(values), 1) if values else None
 
 
@@ -130,7 +136,10 @@ def pressure_some_avg10(root: Path = Path("/")) -> float | None:
 
 
 def busy_reason(load: float | None, pressure: float | None, cores: int) -> str:
-    """Why this machine is not quiet; empty if it is, or if nothing is known. The load counts one for ourselves."""
+    """Why this machine is not quiet; empty if it is, or if nothing is known.
+
+    The load counts one for ourselves.
+    """
     if pressure is not None and pressure > BUSY_PRESSURE_PERCENT:
         return f"tasks waited for a core in {pressure:.0f} % of the last 10 s"
     if load is not None and load - 1 > BUSY_LOAD_PER_CORE * cores:
@@ -140,7 +149,7 @@ def busy_reason(load: float | None, pressure: float | None, cores: int) -> str:
 
 @functools.cache
 def compiler() -> str:
-    """The compiler that the kernels were built with, as their library records it; else the one on the path."""
+    """The compiler that built the kernels, as their library records it; else the one on the path."""
     for library in sorted((Path(native.__file__).parent / "_cpu").glob("*.so")):
         match = re.search(rb"GCC: \([^\0)]*\) [\d.]+|clang version [\d.]+", library.read_bytes())
         if match:
@@ -159,7 +168,7 @@ def nvidia_driver(root: Path = Path("/")) -> str:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of the packages that are installed, from their metadata (none is imported), and NumPy's BLAS."""
+    """Versions of the installed packages, from their metadata (none is imported), and NumPy's BLAS."""
     found = {}
     for package in PACKAGES:
         try:
@@ -173,11 +182,13 @@ def versions() -> dict[str, str]:
 
 
 def git_state(folder: Path) -> tuple[str, bool]:
-    """(commit, whether tracked files differ from it) of the checkout that holds ``folder``; ("", False) without."""
+    """(commit, whether tracked files differ from it) of the checkout around ``folder``, or ("", False)."""
     commit = _run(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
     if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
         return "", False
-    return commit, bool(_run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]).strip())
+    return commit, bool(
+        _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]).strip()
+    )
 
 
 def _run(command: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The one exception for what a user can put right: the command line prints it as one line, without a traceback."""
+"""The one exception for what a user can put right: one line on the command line, without a traceback."""
 
 from __future__ import annotations
 

@@ -109,9 +109,13 @@ class Signature:
             arrays.append(_Argument(match.group(2), dims, dtype, written))
         return Signature(kernel, tuple(arrays), tuple(zip(names, kinds[len(declared) :], strict=True)))
 
-    def dimensions(self, arrays: tuple[np.ndarray, ...]) -> dict[str, int]:
-        """Infer every dimension from the arrays, and check that all of them agree."""
-        values: dict[str, int] = {}
+    def dimensions(self, arrays: tuple[np.ndarray, ...], given: Mapping[str, float]) -> dict[str, int]:
+        """Infer every dimension from the arrays, and check that all of them agree.
+
+        A dimension that no array has by itself (``f`` where only ``f/32`` occurs) must be among the ``given``.
+        """
+        dims = {name for argument in self.arrays for dim in argument.dims for name in re.findall(r"[a-z_]\w*", dim)}
+        values = {name: int(value) for name, value in given.items() if name in dims}
         for argument, array in zip(self.arrays, arrays, strict=True):
             if array.ndim != len(argument.dims):
                 raise self._error(argument, f"has shape {array.shape}, needs [{','.join(argument.dims)}]")
@@ -120,6 +124,8 @@ class Signature:
                     raise self._error(argument, f"has a zero size: shape {array.shape}")
                 if dim.isidentifier() and values.setdefault(dim, size) != size:
                     raise self._error(argument, f"has {dim}={size}, but {dim}={values[dim]} elsewhere")
+        if dims - set(values):
+            raise PrepareError(f"{self.kernel}: needs {', '.join(sorted(dims - set(values)))}")
         for argument, array in zip(self.arrays, arrays, strict=True):
             for axis, dim in enumerate(argument.dims):
                 if not dim.isidentifier() and array.shape[axis] != _evaluate(dim, values):
@@ -189,11 +195,10 @@ class Library:
             raise PrepareError(unknown_name("kernel", kernel, self.signatures))
         signature = self.signatures[kernel]
         signature.check_arrays(arrays)
-        known: dict[str, float] = {**signature.dimensions(arrays)}
         for name in scalars:
-            if name in known or name not in dict(signature.scalars):
+            if name not in dict(signature.scalars):
                 raise PrepareError(f"{kernel}: no scalar {name!r} to set")
-        known |= scalars
+        known: dict[str, float] = {**scalars, **signature.dimensions(arrays, scalars)}
         missing = [name for name, _ in signature.scalars if name not in known]
         if missing:
             raise PrepareError(f"{kernel}: needs {', '.join(missing)}")

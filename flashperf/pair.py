@@ -1,7 +1,8 @@
-"""Two callables of the user's, in one process: checked against a float64 reference, then timed in double blocks."""
+"""Two callables of the user's, in one process: checked against float64, then timed in double blocks."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,15 +18,15 @@ from flashperf.disturbance import Probe, SystemProbe
 from flashperf.dtypes import UNIT_ROUNDOFF, widen
 from flashperf.environment import last_level_cache_bytes
 from flashperf.errors import UserError
-from flashperf.measure import BadCase, WrongResult
+from flashperf.problem import CaseError, WrongResult
 from flashperf.records import Check, Tolerance
 from flashperf.side import Side, in_double
 from flashperf.store import to_json
 from flashperf.timers import SYSTEM_CLOCK, Clock, calibrate, time_calls
 
-#: Default tolerance, in unit roundoffs of the output's type times the largest reference value. f32 and f64: what
-#: sums of some thousand terms lose in their own precision (TF32 and bf16 products do not pass as f32). Half types:
-#: a few roundings of inputs and output around f32 sums.
+#: Default tolerance, in unit roundoffs of the output's type times the largest reference value. f32 and f64:
+#: what sums of some thousand terms lose in their own precision (TF32 and bf16 products do not pass as f32).
+#: Half types: a few roundings of inputs and output around f32 sums.
 ROUNDOFFS = {"f64": 1024, "f32": 1024, "f16": 16, "bf16": 8}
 
 
@@ -46,8 +47,10 @@ class PairSpec:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known before timing: the check nearest to its limit, seconds of the very first call and calls per
-    sample of each side, the state of the caches, and where the reference came from.
+    """What is known before timing.
+
+    Of each side the check nearest to its limit, the seconds of the very first call and the calls per sample;
+    then the state of the caches, and where the reference came from.
     """
 
     checks: tuple[Check, Check]
@@ -60,17 +63,23 @@ class Prepared:
 class Pair:
     """A pair bound to inputs in this process."""
 
-    def __init__(self, spec: PairSpec, seed: int, clock: Clock = SYSTEM_CLOCK, probe: Probe | None = None) -> None:
-        """Makes the inputs. Raises BadCase if they hold NaN, Inf or nothing, or lack one that ``outputs`` names."""
+    def __init__(
+        self, spec: PairSpec, seed: int, clock: Clock = SYSTEM_CLOCK, probe: Probe | None = None
+    ) -> None:
+        """Makes the inputs.
+
+        Raises CaseError if they hold NaN, Inf or nothing, or lack one that ``outputs`` names.
+        """
         self.spec, self.seed, self.clock = spec, seed, clock
         self._probe = probe or SystemProbe()
-        self.inputs = spec.inputs(seed) if callable(spec.inputs) else spec.inputs
+        made = spec.inputs(seed) if callable(spec.inputs) else spec.inputs
+        self.inputs = (made,) if arrays.is_array(made) else made
         leaves = arrays.flatten(self.inputs)
         for name, leaf in leaves.items():
             _check_input(name, leaf, name in spec.outputs)
         for name in spec.outputs:
             if name not in leaves:
-                raise BadCase(f"outputs names {name!r}, but the inputs are {', '.join(leaves) or 'none'}")
+                raise CaseError(f"outputs names {name!r}, but the inputs are {', '.join(leaves) or 'none'}")
         self._runner: BlockRunner | None = None
 
     def side(self, which: int) -> Side:
@@ -82,23 +91,31 @@ class Pair:
     def prepare(self) -> Prepared:
         """Check both sides, then calibrate: nothing but the first calls is timed before both are right.
 
-        Raises WrongResult, BadCase, and UserError for what a callable raises.
+        Raises WrongResult, CaseError, and UserError for what a callable raises.
         """
         first_call_s = [0.0, 0.0]
-        for which in (0, 1) if self.seed % 2 == 0 else (1, 0):  # who comes first pays for what both have to load
+        for which in (
+            (0, 1) if self.seed % 2 == 0 else (1, 0)
+        ):  # who comes first pays for what both have to load
             side = self.side(which)
-            first_call_s[which] = side.guarded(lambda s=side: time_calls(s.bound(), 1, self.clock).wall_s)
+            first_call_s[which] = side.guarded(functools.partial(self._time_once, side))
         reference, source = self._reference()
         check_a, own_error = self._check(0, reference, {})
         check_b, _ = self._check(1, reference, own_error if self.spec.reference is None else {})
         sweep = CacheSweep(last_level_cache_bytes()) if self.spec.cache == "cold" else None
         calls = (1, 1)
         if sweep is None:
-            calls = (calibrate(self.side(0).bound(), self.clock)[0], calibrate(self.side(1).bound(), self.clock)[0])
+            calls = (
+                calibrate(self.side(0).bound(), self.clock)[0],
+                calibrate(self.side(1).bound(), self.clock)[0],
+            )
         build = (lambda: self.side(0).bound(), lambda: self.side(1).bound())
         self._runner = BlockRunner(build, calls, np.random.default_rng(), sweep, self.clock, self._probe)
         state = sweep.state if sweep else "warm"
         return Prepared((check_a, check_b), (first_call_s[0], first_call_s[1]), calls, state, source)
+
+    def _time_once(self, side: Side) -> float:
+        return time_calls(side.bound(), 1, self.clock).wall_s
 
     def block(self, seed: int) -> Block:
         """One double block; ``prepare`` comes first."""
@@ -128,12 +145,16 @@ class Pair:
         side = self.side(which)
         results = side.results_after_poison()
         if set(results) != set(reference):
-            raise BadCase(f"{side.name} gives {', '.join(results)}, the reference {', '.join(reference)}")
-        checks = [self._judge(name, results[name], reference[name], own_error.get(name, 0.0)) for name in reference]
+            raise CaseError(f"{side.name} gives {', '.join(results)}, the reference {', '.join(reference)}")
+        checks = [
+            self._judge(name, results[name], reference[name], own_error.get(name, 0.0)) for name in reference
+        ]
         originals = arrays.flatten(self.inputs)
         for name, leaf in side.leaves.items():
             if name not in self.spec.outputs and not arrays.same_bytes(originals[name], leaf):
-                reason = f"it changed its input {name}; inputs that a call writes are named with outputs=(...)"
+                reason = (
+                    f"it changed its input {name}; inputs that a call writes are named with outputs=(...)"
+                )
                 checks.append(Check(False, 0.0, 0.0, 0.0, (), 0.0, reason, name))
         for check in checks:
             if not check.passed:
@@ -160,9 +181,9 @@ class Pair:
 def _check_input(name: str, leaf: Any, is_output: bool) -> None:
     values, dtype = arrays.to_numpy(leaf)
     if values.size == 0:
-        raise BadCase(f"input {name} has no elements: shape {tuple(leaf.shape)}")
+        raise CaseError(f"input {name} has no elements: shape {tuple(leaf.shape)}")
     if not is_output and not np.isfinite(widen(values, dtype)).all():
-        raise BadCase(f"input {name} holds NaN or infinite values; inputs must be finite")
+        raise CaseError(f"input {name} holds NaN or infinite values; inputs must be finite")
 
 
 class PairWorker:

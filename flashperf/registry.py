@@ -1,6 +1,6 @@
-"""Finds mechanisms: the modules of ``flashperf.mechanisms``, and those that other packages offer as entry points.
+"""Finds mechanisms: the modules of ``flashperf.mechanisms``, and the entry points of other packages.
 
-There is no list to keep: a file ``mechanisms/<name>.py`` with ``MECHANISM = Mechanism(name="<name>", ...)`` is
+There is no list to keep: a file ``mechanisms/<name>.py`` with ``MECHANISM = Mechanism("<name>", ...)`` is
 found. Modules are imported when their mechanism is asked for; a name that begins with ``_`` is a helper.
 """
 
@@ -27,7 +27,10 @@ class RegistryError(UserError):
 
 
 def names(package: str = PACKAGE) -> list[str]:
-    """The names of all mechanisms, sorted; nothing of theirs is imported. Raises RegistryError if two share one."""
+    """The names of all mechanisms, sorted; nothing of theirs is imported.
+
+    Raises RegistryError if two share one.
+    """
     return sorted(_sources(package))
 
 
@@ -48,9 +51,13 @@ def mechanism(name: str, package: str = PACKAGE) -> Mechanism:
         except (ImportError, AttributeError) as error:
             raise RegistryError(f"{where} can't be loaded: {error}") from error
     if not isinstance(found, Mechanism):
-        raise RegistryError(f"{where} defines no MECHANISM (a flashperf.Mechanism); a helper's name begins with _")
+        raise RegistryError(
+            f"{where} defines no MECHANISM (a flashperf.Mechanism); a helper's name begins with _"
+        )
     if found.name != name:
-        raise RegistryError(f"{where} defines the mechanism {found.name!r}: its name must be {name!r}, as the file's")
+        raise RegistryError(
+            f"{where} defines the mechanism {found.name!r}: its name must be {name!r}, as the file's"
+        )
     return found
 
 
@@ -77,7 +84,9 @@ def _sources(package: str) -> dict[str, str | importlib.metadata.EntryPoint]:
             continue  # one distribution found twice, such as an editable install beside its wheel
         if known is not None:
             where = known if isinstance(known, str) else known.value
-            raise RegistryError(f"two mechanisms are called {entry.name!r}: {where} and entry point {entry.value!r}")
+            raise RegistryError(
+                f"two mechanisms are called {entry.name!r}: {where} and entry point {entry.value!r}"
+            )
         sources[entry.name] = entry
     return sources
 
@@ -90,16 +99,18 @@ def cases(
     variants: Iterable[str] | None = None,
     seed: int = 0,
 ) -> list[Case]:
-    """Every case of a mechanism at its sizes for "test" or "bench": the standard first, then the other variants.
+    """Every case of a mechanism at its sizes for "test" or "bench", the standard variant first.
 
-    Cases are listed whether or not they can run here (``why_not`` says that). Tests take every dtype, benches the
-    first. Raises RegistryError for a kind, backend, dtype or variant that is not known.
+    Cases are listed whether or not they can run here (``why_not`` says that). Tests take every dtype,
+    benches the first. Raises RegistryError for a kind, backend, dtype or variant that is not known.
     """
     sizes = {"test": mechanism.test_sizes, "bench": mechanism.bench_sizes}
     if kind not in sizes:
         raise RegistryError(unknown_name("kind of case", kind, sizes))
     declared = [b for supported in mechanism.variants.values() for b in supported]
-    wanted_backends = list(dict.fromkeys(declared)) if backends is None else [backend(b).name for b in backends]
+    wanted_backends = (
+        list(dict.fromkeys(declared)) if backends is None else [backend(b).name for b in backends]
+    )
     default_dtypes = mechanism.dtypes if kind == "test" else mechanism.dtypes[:1]
     wanted_dtypes = _chosen(f"dtype of {mechanism.name}", dtypes, mechanism.dtypes, default_dtypes)
     order = sorted(mechanism.variants, key=lambda variant: variant != mechanism.standard)

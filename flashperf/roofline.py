@@ -30,10 +30,11 @@ class Roof:
 def place(flops: int, bytes: int, seconds: float, roof: Roof | None = None, launches: int = 1) -> Placement:
     """Place one call that does ``flops`` operations on ``bytes`` bytes in ``seconds`` seconds.
 
-    The least time is the largest of bytes / bandwidth, flops / peak and launches x launch time; whichever it is
-    names the bound, and the fraction is that time over the measured one. A fraction above 1 can't be: it is
-    reported as a model error (cost, roof or time is wrong), never clipped. Without a roof there are rates only:
-    the fraction is NaN and the bound empty. Raises ValueError if nothing is done or the time is not positive.
+    The least time is the largest of bytes / bandwidth, flops / peak and launches x launch time; whichever
+    it is names the bound, and the fraction is that time over the measured one. A fraction above 1 can't be:
+    it is reported as a model error (cost, roof or time is wrong), never clipped. Without a roof there are
+    rates only: the fraction is NaN and the bound empty. Raises ValueError if nothing is done or the time is
+    not positive.
     """
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"seconds must be positive and finite, not {seconds}")

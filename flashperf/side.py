@@ -12,7 +12,7 @@ from typing import Any
 
 from flashperf import arrays
 from flashperf.errors import EXIT_FAILED, UserError
-from flashperf.measure import BadCase
+from flashperf.problem import CaseError
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Side:
     def bound(self) -> Callable[[], Any]:
         """The call on these buffers, with as little as possible around it.
 
-        It waits for the device if the inputs are on one, and drops the gradients of inputs that collect them, so
-        that a backward pass writes them rather than adds to them.
+        It waits for the device if the inputs are on one, and drops the gradients of inputs that collect
+        them, so that a backward pass writes them rather than adds to them.
         """
         call = self.function
         if isinstance(self.arguments, Mapping):
@@ -73,16 +73,16 @@ class Side:
     def results(self) -> dict[str, Any]:
         """Call once; every array it gave: returned ones, out-parameters, gradients of the inputs.
 
-        Raises UserError, with its place, for what the callable raises; BadCase if a result lies in the memory of
-        an input that is not one of ``outputs``, or if there is no result.
+        Raises UserError, with its place, for what the callable raises; CaseError if a result lies in the
+        memory of an input that is not one of ``outputs``, or if there is no result.
         """
         found = arrays.flatten(self.guarded(self.bound()), "result")
         for name, value in found.items():
             for leaf_name, leaf in self.leaves.items():
                 if leaf_name not in self.outputs and arrays.shares_memory(value, leaf):
-                    raise BadCase(
-                        f"{self.name} returns {name} in the memory of its input {leaf_name}: results need new "
-                        "storage, and inputs that a call writes are named with outputs=(...)"
+                    raise CaseError(
+                        f"{self.name} returns {name} in the memory of its input {leaf_name}: results need "
+                        "new storage, and inputs that a call writes are named with outputs=(...)"
                     )
         found |= {f"output {name}": self.leaves[name] for name in self.outputs}
         for name, leaf in self.leaves.items():
@@ -90,25 +90,32 @@ class Side:
             if gradient is not None:
                 found[f"gradient of {name}"] = gradient
         if not found:
-            raise BadCase(f"{self.name} returns no array; inputs that a call writes are named with outputs=(...)")
+            raise CaseError(
+                f"{self.name} returns no array; inputs that a call writes are named with outputs=(...)"
+            )
         return found
 
     def results_after_poison(self) -> dict[str, Any]:
-        """The results of a second call, after those of a first were poisoned in place and freed.
+        """Copies of the results of a third call, after those of the first two were poisoned and freed.
 
-        Elements left unwritten then show, whether the storage is new or one that the callable keeps. What it
-        keeps gets its values back if the second call fails or doesn't write it.
+        Elements left unwritten then show, whether the storage is new or one that the callable keeps (the
+        second call gave it again). What it keeps gets its values back, for a call that doesn't write it.
         """
-        first = self.results()
-        saved = {name: arrays.fresh(value) for name, value in first.items()}
-        for value in first.values():
-            arrays.poison(value)
+        first, second = self.results(), self.results()
+        held = {
+            name: (value, arrays.fresh(value))
+            for name, value in second.items()
+            if any(arrays.shares_memory(value, other) for other in first.values())
+        }
+        for results in (first, second):
+            for name in results:
+                arrays.poison(results[name])
+        del first, second, results
         try:
-            second = {name: arrays.fresh(value) for name, value in self.results().items()}
+            return {name: arrays.fresh(value) for name, value in self.results().items()}
         finally:
-            for name, value in first.items():
-                arrays.restore(value, saved[name])
-        return second
+            for value, values_before in held.values():
+                arrays.restore(value, values_before)
 
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
-"""Records on disk: JSON lines with a schema version, each appended and flushed, so a killed run loses nothing.
+"""Records on disk: JSON lines with a schema version, each flushed, so a killed run loses nothing.
 
-The first line is the header (kind, schema, program version, command, time); every other line has a ``kind`` and
-its fields. Numbers that JSON has no word for (nan, inf) are written as strings and read back by their type.
+The first line is the header (kind, schema, program version, command, time); every other line has a ``kind``
+and its fields. Numbers that JSON has no word for (nan, inf) are written as strings and read back by their
+type.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _LONGEST_HEADER = 1 << 20  # bytes; a foreign file may be one line of a gigabyte
 
 
 class RecordError(UserError):
-    """A record that can't be written or read; the message names the file and, where there is one, the line."""
+    """A record that can't be written or read; the message names the file and the line."""
 
 
 def to_json(value: Any) -> Any:
-    """Dataclasses, mappings, sequences and NumPy values as what ``json.dumps`` takes; nan and inf as strings."""
+    """Dataclasses, mappings, sequences and NumPy values as ``json.dumps`` takes them; nan, inf as strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -55,8 +56,8 @@ def to_json(value: Any) -> Any:
 def from_json(kind: Any, data: Any) -> Any:
     """The inverse of ``to_json`` for a type: a dataclass or what its fields are made of.
 
-    Raises RecordError if the data don't fit it. Unknown fields are ignored, so that a later minor addition to a
-    type can still be read; missing ones take their default, or are an error where there is none.
+    Raises RecordError if the data don't fit it. Unknown fields are ignored, so that a later minor addition
+    to a type can still be read; missing ones take their default, or are an error where there is none.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -118,7 +119,9 @@ def _from_fields(kind: Any, data: Any) -> Any:
 
 
 class RecordWriter:
-    """Appends lines to a new record. Raises RecordError if the file exists (unless ``replace``) or can't be written.
+    """Appends lines to a new record.
+
+    Raises RecordError if the file exists (unless ``replace``) or can't be written.
 
     Each line is one write to a file opened for appending, so a process that is killed leaves whole lines.
     """
@@ -146,13 +149,17 @@ class RecordWriter:
         """Append one line; it is with the operating system when this returns."""
         if self._file is None:
             raise RecordError(f"{self.path} is closed")
-        line = json.dumps({"kind": kind} | {name: to_json(value) for name, value in fields.items()}, allow_nan=False)
+        line = json.dumps(
+            {"kind": kind} | {name: to_json(value) for name, value in fields.items()}, allow_nan=False
+        )
         left = memoryview(line.encode() + b"\n")
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            raise RecordError(f"can't write {self.path}: {error.strerror}; what was written before is kept") from error
+            raise RecordError(
+                f"can't write {self.path}: {error.strerror}; what was written before is kept"
+            ) from error
 
     def close(self) -> None:
         """Close the file; writing to it after that is an error."""
@@ -182,8 +189,10 @@ class Records:
 
 
 def read_records(path: str | Path) -> Records:
-    """Read a record. Raises RecordError, with file and line, if it is missing, empty, foreign, of a newer schema
-    or corrupt; a last line that was cut off (a killed run) is tolerated and flagged.
+    """Read a record.
+
+    Raises RecordError, with file and line, if it is missing, empty, foreign, of a newer schema or corrupt;
+    a last line that was cut off (a killed run) is tolerated and flagged.
     """
     path = Path(path)
     try:
@@ -203,7 +212,9 @@ def _header(path: Path, line: bytes) -> dict[str, Any]:
         raise RecordError(f"{path} is not a record of flashperf: its first line is no header")
     schema = header.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or not 1 <= schema <= SCHEMA_VERSION:
-        raise RecordError(f"{path}, line 1: schema {schema!r}; this flashperf reads schemas 1 to {SCHEMA_VERSION}")
+        raise RecordError(
+            f"{path}, line 1: schema {schema!r}; this flashperf reads schemas 1 to {SCHEMA_VERSION}"
+        )
     return header
 
 

@@ -1,9 +1,10 @@
-"""Sends callables and arrays to a fresh process: by reference where it can import them, by value where it can't.
+"""Sends callables and arrays to a fresh process: by reference where it can import them, else by value.
 
-``pickle`` refers to functions by module and name, which a lambda, a closure and anything typed into an interactive
-session don't have. Such a function goes as its code, its closure and the globals that it names. A class of the
-main script goes by reference: the receiver runs the script up to its first ``flashperf.compare`` and takes it
-from there. Both ends are the same interpreter on the same machine; nothing from elsewhere is ever loaded.
+``pickle`` refers to functions by module and name, which a lambda, a closure and anything typed into an
+interactive session don't have. Such a function goes as its code, its closure and the globals that it names.
+A class of the main script goes by reference: the receiver runs the script up to its first
+``flashperf.compare`` and takes it from there. Both ends are the same interpreter on the same machine;
+nothing from elsewhere is ever loaded.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _loading_script = False
 _globals_of: dict[int, dict[str, Any]] = {}  # receiver: functions that shared their globals do so again
 
 
-class CannotSend(UserError):
+class TransportError(UserError):
     """An object that another process can't be given; the message says which and why."""
 
 
 class ReachedCompare(BaseException):
-    """Ends the run of a script in a worker at its first comparison; everything before it is defined by then."""
+    """Ends the run of a script in a worker at its first comparison: all that it needs is defined by then."""
 
 
 def stop_if_loading() -> None:
@@ -50,10 +51,10 @@ def script_path() -> str:
 
 
 def dumps(value: Any) -> bytes:
-    """``value`` as bytes for ``loads`` in another process. Raises CannotSend, naming what can't be sent.
+    """``value`` as bytes for ``loads`` in another process. Raises TransportError, naming what can't be sent.
 
-    Functions of the main script go by value first, so that the script needn't be run; where that fails (they use
-    an object that can't be pickled) by reference.
+    Functions of the main script go by value first, so that the script needn't be run; where that fails
+    (they use an object that can't be pickled) by reference.
     """
     problem: Exception | None = None
     for by_value in (True, False):
@@ -67,10 +68,10 @@ def dumps(value: Any) -> bytes:
             problem = problem or error
             continue
         if pickler.main_names and not script_path():
-            raise CannotSend(f"{pickler.main_names[0]} is a class of an interactive session")
+            raise TransportError(f"{pickler.main_names[0]} is a class of an interactive session")
         script = script_path() if pickler.main_names else ""
         return pickle.dumps((script, buffer.getvalue()))
-    raise CannotSend(str(problem))
+    raise TransportError(str(problem))
 
 
 def loads(data: bytes) -> Any:
@@ -104,7 +105,8 @@ class _Pickler(pickle.Pickler):
 
     @staticmethod
     def _function(function: FunctionType) -> Any:
-        names, attributes = set(), set(function.__code__.co_names)
+        names: set[str] = set()
+        attributes: set[str] = set()
         for code in _codes(function.__code__):
             attributes.update(code.co_names)
             names.update(i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL")
@@ -115,8 +117,8 @@ class _Pickler(pickle.Pickler):
             "cells": [_cell_value(cell) for cell in function.__closure__ or ()],
             "attributes": {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__},
         }
-        code = marshal.dumps(function.__code__)
-        arguments = (code, function.__name__, id(function.__globals__), len(state["cells"]))
+        packed = marshal.dumps(function.__code__)
+        arguments = (packed, function.__name__, id(function.__globals__), len(state["cells"]))
         return _make_function, arguments, state, None, None, _fill_function
 
 

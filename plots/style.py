@@ -95,8 +95,13 @@ def themed(svg: str, prefix: str) -> str:
     body = svg[svg.index("<svg") :]
     body = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", body, count=1)
+    return re.sub(r"<[^>]+>", lambda tag: _themed_tag(tag.group(), prefix), body)
+
+
+def _themed_tag(tag: str, prefix: str) -> str:
+    """One tag with variables for colours and font, and prefixed ids; names that are drawn as text stay."""
     for role, colour in PALETTE.items():
-        body = body.replace(colour, f"var(--{role})")
-    body = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', body)
-    body = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", body)
-    return re.sub(r"(font: [^;\"]*?px) [^;\"]*", r"\1 var(--sans)", body)
+        tag = tag.replace(colour, f"var(--{role})")
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', tag)
+    tag = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", tag)
+    return tag.replace("'DejaVu Sans', sans-serif", "var(--sans)")

@@ -36,7 +36,7 @@ class Guarded:
 
 
 def assert_close(got: np.ndarray, reference: np.ndarray, relative: float, absolute: float) -> None:
-    """Elementwise |got - reference| <= absolute + relative * |reference|; NaN and inf must be at the same places."""
+    """Elementwise |got - reference| <= absolute + relative * |reference|; NaN and inf must match."""
     special = ~np.isfinite(reference)
     np.testing.assert_array_equal(got[special], reference[special])
     error = np.abs(got[~special] - reference[~special]) - relative * np.abs(reference[~special])
@@ -45,7 +45,7 @@ def assert_close(got: np.ndarray, reference: np.ndarray, relative: float, absolu
 
 
 def rounding(dtype: str) -> float:
-    """Relative error of float32 arithmetic over a row (a few dozen roundings) and one rounding to ``dtype``."""
+    """Relative error of float32 arithmetic over a row (some dozen roundings) and a rounding to ``dtype``."""
     return 32 * UNIT_ROUNDOFF["f32"] + (UNIT_ROUNDOFF[dtype] if dtype != "f32" else 0.0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flashperf.records import ArraySpec, Arrays, Binder, Case, Cost, Mechanism, Tolerance
+from flashperf.records import Arrays, ArraySpec, Binder, Case, Cost, Mechanism, Tolerance
 
 SIZES = {"m": 24, "n": 20}
 
@@ -197,7 +197,7 @@ def mechanism(**binders: Binder) -> Mechanism:
         name="toy",
         question="What does a wrong kernel cost?",
         claims=(),
-        variants={name: ("cpu",) for name in binders},
+        variants=dict.fromkeys(binders, ("cpu",)),
         standard="right",
         flash=list(binders)[-1],
         dtypes=("f32",),

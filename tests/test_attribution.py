@@ -14,6 +14,7 @@ from planting import bits, log_shares, measure, observe, replayed, switches
 
 from flashperf.attribution import (
     Group,
+    Observation,
     SwitchLevels,
     attribute,
     cycle_groups,
@@ -70,6 +71,15 @@ def test_up_to_three_switches_any_function_is_split_exactly(k):
     result = attribute(measure(values, k, np.random.default_rng(0), workers=2, cycles=1), switches(k))
     assert log_shares(result) == pytest.approx(shapley(values), abs=1e-9)
     assert math.log(result.total.value) == pytest.approx(values[-1] - values[0])
+
+
+def test_one_switch_uses_both_pairs_of_its_quad():
+    groups = [Group("quad", 0, (0, 1, 0, 1)), Group("quad", 0, (1, 0, 1, 0))]
+    times = [np.exp([0.0, 0.1, 0.0, 0.4]), np.exp([0.5, 0.0, 0.6, 0.0])]
+    observations = [Observation(0, n, groups[n], tuple(times[n].tolist())) for n in range(2)]
+    estimates = estimate_workers(observations, 1)
+    assert estimates.total == pytest.approx([0.4])
+    assert estimates.shares == pytest.approx(np.array([[0.4]]))
 
 
 def test_higher_orders_are_recovered_on_average():
@@ -141,7 +151,9 @@ def test_percent_is_left_out_where_the_total_is_not_clear():
     small = attribute(measure(bits(k) @ [0.01, 0.0, 0.0], k, rng, noise=replayed(rng)), switches(k))
     assert all(share.percent is None for share in small.shares)
     assert small.widest_half_width_percent is None
-    nothing = attribute(measure(np.zeros(8), k, rng), switches(k))
+    nothing = attribute(
+        measure(np.zeros(8), k, rng), (*switches(k), SwitchLevels("idle", "x", "y", active=False))
+    )
     assert all(share.percent is None for share in nothing.shares)
 
 

@@ -47,6 +47,8 @@ def test_sizes_follow_the_kernel_and_orders_are_random():
     )
     membership = np.mean([[group.masks[0] >> i & 1 for i in range(k)] for group in pairs], axis=0)
     assert membership == pytest.approx(np.full(k, 0.5), abs=0.05)
+    position = [groups[n].kind == "quad" for n in range(0, len(groups), 18)]  # the first group of every cycle
+    assert np.mean(position) == pytest.approx(8 / 18, abs=0.1)
     first = cycle_groups(k, np.random.default_rng(1)), cycle_groups(k, np.random.default_rng(1))
     assert first[0] == first[1] != cycle_groups(k, np.random.default_rng(2))
 

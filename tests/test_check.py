@@ -15,7 +15,9 @@ from flashperf.records import ArraySpec, Check, Tolerance
 
 EXACT = Tolerance(0.0, 0.0, "exact")
 CLOSE = Tolerance(1e-3, 1e-6, "three digits")
-OUTPUT_MUTANTS = [name for name in mutants.MUTANTS if name not in ("only_once", "accumulates", "input_modified")]
+OUTPUT_MUTANTS = [
+    name for name in mutants.MUTANTS if name not in ("only_once", "accumulates", "input_modified")
+]
 
 
 def run(binder: str) -> Check:
@@ -138,9 +140,14 @@ def test_bf16_values_are_widened_not_read_as_integers() -> None:
 
 def test_what_is_not_an_output_is_rejected() -> None:
     assert "is a list" in check_output("y", [1.0], "f32", np.ones(1), EXACT).reason  # type: ignore[arg-type]
-    assert "no elements" in check_output("y", np.ones((0, 3), np.float32), "f32", np.ones((0, 3)), EXACT).reason
+    assert (
+        "no elements" in check_output("y", np.ones((0, 3), np.float32), "f32", np.ones((0, 3)), EXACT).reason
+    )
     got = np.ones((2, 3), np.float32)
-    assert "has shape (2, 3), the reference (3, 2)" in check_output("y", got, "f32", np.ones((3, 2)), EXACT).reason
+    assert (
+        "has shape (2, 3), the reference (3, 2)"
+        in check_output("y", got, "f32", np.ones((3, 2)), EXACT).reason
+    )
 
 
 def test_outputs_are_judged_together() -> None:
@@ -155,7 +162,9 @@ def test_outputs_are_judged_together() -> None:
     assert not check.passed
     assert check.output == "y"
     assert check_outputs(specs, {"y": good}, reference, CLOSE).reason == "the call gives no output z"
-    assert "reference gives no" in check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(2)}, CLOSE).reason
+    assert (
+        "reference gives no" in check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(2)}, CLOSE).reason
+    )
     assert not check_outputs({}, {}, {}, CLOSE).passed
     wrong = check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(3), "z": np.ones(2)}, CLOSE)
     assert wrong.reason == "the reference of y has shape (3,), declared (2,)"

@@ -15,6 +15,7 @@ from flashperf.attribution import (
     screen_interactions,
 )
 from flashperf.attribution.design import block_pair
+from flashperf.attribution.interactions import _fit
 
 
 def interacting(k=5, size=0.2):
@@ -73,6 +74,22 @@ def test_screening_ranks_the_planted_pair_first_through_drift():
     assert screen_interactions(drifting, 5)[0].switches == (1, 3)
     assert screen_interactions(measure(np.zeros(2), 1, rng), 1) == []
     assert screen_interactions([], 3) == []
+
+
+def test_screening_separates_overlapping_pairs_where_data_allow():
+    k, rng = 4, np.random.default_rng(0)
+    x = bits(k)
+    values = 0.3 * x[:, 0] * x[:, 1] + 0.2 * x[:, 1] * x[:, 2]
+    found = screen_interactions(measure(values, k, rng, workers=2), k)
+    assert [candidate.switches for candidate in found[:2]] == [(0, 1), (1, 2)]
+    assert [candidate.log_effect for candidate in found] == pytest.approx([0.3, 0.2, 0.0], abs=1e-9)
+
+
+def test_screening_with_as_many_unknowns_as_data_still_ranks():
+    effect, t = _fit(np.eye(4), np.array([0.1, -0.4, 0.2, 0.3]))
+    assert np.isfinite(t).all()
+    assert effect == pytest.approx([0.1, -0.4, 0.2, 0.3])
+    assert np.argmax(np.abs(t)) == 1
 
 
 def test_screening_with_few_data_fits_each_pair_alone():

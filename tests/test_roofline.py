@@ -48,7 +48,9 @@ def test_without_a_roof_there_are_rates_only() -> None:
     assert (placement.bound, placement.roof_source) == ("", "no roof measured")
 
 
-@pytest.mark.parametrize("flops, n_bytes, seconds", [(0, 0, 1.0), (-1, 5, 1.0), (1, 1, 0.0), (1, 1, math.nan)])
+@pytest.mark.parametrize(
+    "flops, n_bytes, seconds", [(0, 0, 1.0), (-1, 5, 1.0), (1, 1, 0.0), (1, 1, math.nan)]
+)
 def test_nonsense_is_refused(flops: int, n_bytes: int, seconds: float) -> None:
     with pytest.raises(ValueError):
         place(flops, n_bytes, seconds, ROOF)

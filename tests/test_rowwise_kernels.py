@@ -1,4 +1,4 @@
-"""Row-wise kernels: every kernel, level and storage type against float64, at odd and tiny sizes and at extremes."""
+"""Row-wise kernels: every kernel, level and storage type against float64, at odd sizes and at extremes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_functions_keep_their_stated_accuracy_over_their_range(level):
     exact = x.astype(np.float64)
     for name, reference, relative, absolute in (
         ("exp", np.exp(exact), 2.0**-22.5, 0.0),
-        ("silu", silu(exact), 2.0**-21.5, 0.0),
+        ("silu", silu(exact), 2.0**-21.5, 1e-35),
         ("gelu", gelu(exact), 2.0**-23, 1.5e-7 * np.abs(exact)),
     ):
         _, output = run(level, name, "f32", [x], x.shape, {})

@@ -52,6 +52,9 @@ def test_selfcheck_in_short_recovers_what_was_planted():
     assert report == dataclasses.replace(
         selfcheck.selfcheck_attribution(runs=20, seed=1), seconds=report.seconds
     )
+    for row in report.rows:
+        points = 100 * math.log(row.recovered_ratio / row.true_ratio) / math.log(truth[-1])
+        assert row.bias_points == pytest.approx(points)
     lines = report.lines()
     assert lines[0] == "20 runs of 9 workers x 2 cycles (1800 calls a run)"
     assert lines[-1].startswith(("passed", "FAILED"))
@@ -115,8 +118,8 @@ def test_recording_centres_every_segment_and_saves_float32(tmp_path, monkeypatch
 
 
 def test_recording_really_times_calls():
-    times = record_segment(0.4, seed=0)
-    assert times
+    times = record_segment(0.0, seed=0)
+    assert len(times) == 3
     assert min(times) > 0
 
 

@@ -16,6 +16,10 @@ DATA = Path(text.__file__).with_name("data")
 IS_TEXT_PYTHON = platform.python_version() == text.TEXT_PYTHON
 
 
+def normalised(part: bytes) -> str:
+    return " ".join(part.decode().split())
+
+
 def test_heldout_is_committed_and_pinned():
     heldout = text.heldout_bytes()
     assert hashlib.sha256(heldout).hexdigest() == text.HELDOUT_SHA256
@@ -34,34 +38,64 @@ def test_notice_holds_copyright_and_licence():
     assert "will automatically terminate upon a material breach" in notice
 
 
-@pytest.mark.skipif(not IS_TEXT_PYTHON, reason=f"the training text is that of Python {text.TEXT_PYTHON}")
+needs_text_python = pytest.mark.skipif(
+    not IS_TEXT_PYTHON, reason=f"the training text is that of Python {text.TEXT_PYTHON}"
+)
+
+
+@needs_text_python
 def test_committed_heldout_is_what_the_split_gives():
     from pydoc_data.topics import topics
 
     assert text.select_heldout(topics) == text.heldout_bytes()
 
 
-@pytest.mark.skipif(not IS_TEXT_PYTHON, reason=f"the training text is that of Python {text.TEXT_PYTHON}")
+@needs_text_python
 def test_training_text_shares_next_to_nothing_with_heldout():
     run = 48
-    halves = text.training_bytes(), text.heldout_bytes()
-    training, heldout = (" ".join(half.decode().split()) for half in halves)
-    seen = {training[start : start + run] for start in range(len(training) - run)}
+    training, heldout = (normalised(part) for part in (text.training_bytes(), text.heldout_bytes()))
     starts = range(len(heldout) - run)
-    assert sum(heldout[start : start + run] in seen for start in starts) / len(starts) < 0.01
+    runs = {heldout[start : start + run] for start in starts}
+    shared = runs.intersection(training[start : start + run] for start in range(len(training) - run))
+    assert sum(heldout[start : start + run] in shared for start in starts) / len(starts) < 0.01
 
 
 def test_training_drops_heldout_topics_and_repeats():
     own = "A paragraph that only one topic has, long enough."
     shared = "This paragraph stands in three of the topics, however it is indented."
-    topics = {"power": shared, "a": f"{own}\n\n   {shared}", "b": f"Note:\n\n{own}\n \nb ends.\n\nNote:"}
-    assert text.select_training(topics).decode() == f"{own}\n\nNote:\n\nb ends.\n\nNote:"
+    topics = {
+        "power": shared,
+        "a": f"{own}\n\n   {shared}",
+        "b": f"Note:\n\n{own}\n \nb ends.\n\nNote:",
+    }
+    docstring = "Only the docstring says this, but not the next:"
+    training = text.select_training(topics, [f"{docstring}\n\n{shared}", docstring])
+    assert training.topics.decode() == f"{own}\n\nNote:\n\nb ends.\n\nNote:"
+    assert training.docstrings.decode() == docstring
+    assert training.whole == training.topics + b"\n\n" + training.docstrings
     assert text.select_heldout(topics).decode() == shared
+
+
+def test_docstrings_are_found_by_path_and_outermost_first(tmp_path: Path):
+    sources = {
+        "b.py": '"""module b"""\ndef f():\n    """b.f"""\n    def g():\n        """b.f.g"""\nasync def h():\n    "b.h"\n',
+        "a/x.py": 'class C:\n    """\n    a.x.C\n    """\nNO = "docstring"\n',
+        "test/t.py": '"""left out"""',
+        "a/tests/t.py": '"""left out"""',
+        "_sysconfigdata_linux.py": '"""generated"""',
+        "config-3.11/x.py": '"""generated"""',
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    found = [docstring for docstring in text.library_docstrings(tmp_path) if docstring]
+    assert found == ["a.x.C", "module b", "b.f", "b.h", "b.f.g"]
 
 
 def test_another_pythons_text_names_the_python_it_must_be(monkeypatch: pytest.MonkeyPatch):
     from pydoc_data import topics
 
+    monkeypatch.setattr(text, "library_docstrings", lambda library: iter(()))
     monkeypatch.setattr(topics, "topics", {"with": "The with statement, as another version describes it."})
     with pytest.raises(
         text.TextMismatchError, match=rf"training text has SHA-256 .*Python {text.TEXT_PYTHON}"

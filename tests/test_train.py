@@ -11,7 +11,7 @@ import pytest
 
 from flashperf.pipeline import reference, text
 from flashperf.pipeline.config import ModelConfig
-from flashperf.pipeline.weights import load_weights
+from flashperf.pipeline.weights import load_weights, read_safetensors
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -26,19 +26,29 @@ RECIPE = train.Recipe(steps=12, windows=(32, 64), tokens_per_step=256, warmup_st
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(train, "SMALL", TOY)
-    monkeypatch.setattr(text, "training_bytes", lambda: TEXT)
+    monkeypatch.setattr(text, "training_text", lambda: text.TrainingText(TEXT, TEXT.swapcase()))
     monkeypatch.setattr(text, "heldout_bytes", lambda: TEXT[:2060])
 
 
+def trained(recipe: train.Recipe, out: Path, report_every: int = 200) -> dict[str, np.ndarray]:
+    train.train(recipe, out, report_every)
+    return read_safetensors(out / "small.safetensors")
+
+
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path):
-    weights = []
-    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
-        out = tmp_path / name
-        out.mkdir()
-        train.train(replace(RECIPE, seed=seed), out)
-        weights.append((out / "small.safetensors").read_bytes())
-    assert weights[0] == weights[1]
-    assert weights[0] != weights[2]
+    first, again, other = (trained(replace(RECIPE, seed=seed), tmp_path) for seed in (1, 1, 2))
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, again[name])
+    assert not np.array_equal(first["embed"], other["embed"])
+
+
+def test_nothing_of_a_run_is_left_to_chance_or_to_when_it_reports(tmp_path: Path):
+    still = replace(RECIPE, rate=0.0)  # weights stay as they were initialised
+    assert not np.array_equal(
+        trained(still, tmp_path)["embed"], trained(replace(still, seed=3), tmp_path)["embed"]
+    )
+    seldom, often = (trained(RECIPE, tmp_path, report_every) for report_every in (12, 2))
+    np.testing.assert_array_equal(seldom["embed"], often["embed"])
 
 
 def test_it_learns_and_its_card_is_true(tmp_path: Path):
@@ -57,18 +67,20 @@ def test_it_learns_and_its_card_is_true(tmp_path: Path):
     assert card["model"]["parameters"] == TOY.parameters()
 
 
-def test_batches_are_stretches_of_the_text_with_their_successors():
-    tokens = torch.arange(300)
-    sampler = torch.Generator().manual_seed(0)
-    for step, window in ((2, 32), (3, 64)):
-        inputs, targets = train.make_batch(tokens, step, RECIPE, sampler)
+def test_batches_are_stretches_of_both_parts_with_their_successors():
+    parts = torch.arange(300), torch.arange(1000, 1500)
+    for step, window, from_topics in ((2, 32, 3), (3, 64, 2)):
+        inputs, targets = train.make_batch(parts, step, RECIPE, torch.Generator().manual_seed(0))
         assert inputs.shape == targets.shape == (256 // window, window)
         assert (inputs.diff(dim=1) == 1).all()
         assert (targets == inputs + 1).all()
+        assert (inputs[:, 0] < 300).sum() == from_topics
+        again, _ = train.make_batch(parts, step, RECIPE, torch.Generator().manual_seed(0))
+        assert (inputs == again).all()
 
 
 def test_the_rate_rises_then_falls():
-    rates = [train.rate_at(step, train.Recipe()) for step in (1, 100, 200, 3000, 6000)]
+    rates = [train.rate_at(step, train.Recipe()) for step in (1, 100, 200, 3000, 5000)]
     assert rates[0] < rates[1] < rates[2] > rates[3] > rates[4] > 0
     assert rates[2] == pytest.approx(0.003, rel=0.01)
 

@@ -32,7 +32,7 @@ typedef int32_t vi __attribute__((vector_size(kWidth * 4), aligned(4)));
 typedef uint32_t vu __attribute__((vector_size(kWidth * 4), aligned(4)));
 typedef uint16_t vh __attribute__((vector_size(kWidth * 2), aligned(2)));
 
-inline vf splat(float x) { return vf{} + x; }
+inline vf splat(float x) { return x - vf{}; }  // x + 0 would be an addition: it makes +0 of -0
 
 inline float to_float(float x) { return x; }
 inline float to_float(bf16 x) {
@@ -79,9 +79,17 @@ inline f16 from_float<f16>(float x) {
 // Vectors are read through a pointer, not by memcpy: GCC 12 copies 32 bytes in two halves by way of the
 // stack, and the load of the whole then waits for both stores. A vector may alias its elements.
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
-inline vf load(const bf16* p) {
+inline vf load(const bf16* p) {  // intrinsics: GCC's own conversion splits the vector and joins it again
+#if defined(__AVX512F__)
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return vf(_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
+#elif defined(__AVX2__)
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return vf(_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
+#else
   const vh h = *reinterpret_cast<const vh*>(p);
   return (vf)(__builtin_convertvector(h, vu) << 16);
+#endif
 }
 inline vf load(const f16* p) {
 #if defined(__AVX512F__)
@@ -98,16 +106,20 @@ inline vf load(const f16* p) {
 inline void store(float* p, vf x) { *reinterpret_cast<vf*>(p) = x; }
 inline void store(bf16* p, vf x) {
 #if defined(__AVX512BF16__)
-  const __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)x);
-  std::memcpy(p, &h, sizeof h);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh((__m512)x));
 #else
   const vu bits = (vu)x;
-  const vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const vu quiet_nan = (bits >> 16) | 0x40u;
-  const vi is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  const vu chosen = (quiet_nan & vu(is_nan)) | (rounded & ~vu(is_nan));
-  const vh h = __builtin_convertvector(chosen, vh);
-  std::memcpy(p, &h, sizeof h);
+  const vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  const vu chosen = (x == x ? rounded : bits | 0x400000u) >> 16;  // NaN stays NaN
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16((__m512i)chosen));
+#elif defined(__AVX2__)
+  const __m256i packed = _mm256_packus_epi32((__m256i)chosen, (__m256i)chosen);  // within each half
+  const __m256i joined = _mm256_permute4x64_epi64(packed, 0x08);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(joined));
+#else
+  *reinterpret_cast<vh*>(p) = __builtin_convertvector(chosen, vh);
+#endif
 #endif
 }
 inline void store(f16* p, vf x) {

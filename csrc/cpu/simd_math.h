@@ -8,9 +8,9 @@
 
 namespace flashperf::simd {
 
-inline vi bits_of(vf x) { return (vi)x; }
-inline vf float_of(vi x) { return (vf)x; }
-inline vf magnitude(vf x) { return float_of(bits_of(x) & 0x7fffffff); }
+inline vu bits_of(vf x) { return (vu)x; }
+inline vf float_of(vu x) { return (vf)x; }
+inline vf magnitude(vf x) { return float_of(bits_of(x) & 0x7fffffffu); }
 
 // 1 / x for finite x with a normal reciprocal; relative error below 2^-23.
 inline vf reciprocal(vf x) {
@@ -22,27 +22,15 @@ inline vf reciprocal(vf x) {
 #endif
 }
 
-// p * 2^n, n an integer in [-126, 128].
-inline vf scale_by_power(vf p, vf n) {
-#if defined(__AVX512F__)
-  return vf(_mm512_scalef_ps((__m512)p, (__m512)n));
-#else
-  // In two steps: 2^128 is not a float, although p * 2^128 may be (p < 1) or must be infinite.
-  const vi whole = __builtin_convertvector(n, vi);
-  const vi half = whole >> 1;
-  return p * float_of((half + 127) << 23) * float_of((whole - half + 127) << 23);
-#endif
-}
-
 // e^x, relative error below 2^-22.5. Results under the smallest normal number are 0: a multiplication that
 // gives a subnormal takes a microcode assist of more than 100 cycles, and softmax has many such arguments.
 inline vf exp(vf x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  constexpr float kSmallest = -87.3365448f, kLargest = 89.0f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const vf bounded = minimum(splat(kLargest), maximum(splat(kSmallest), x));  // NaN passes through both
-  const vf n = (bounded * kLog2E + kRound) - kRound;
-  const vf r = (bounded - n * kLn2High) - n * kLn2Low;
+  constexpr float kSmallest = -87.3365448f, kLargest = 88.7228394f;  // e^x is a normal number between them
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  const vf rounded = x * kLog2E + kRound;
+  const vf n = rounded - kRound;
+  const vf r = (x - n * kLn2High) - n * kLn2Low;
   vf p = splat(0.00138145394f);
   p = p * r + 0.00836874545f;
   p = p * r + 0.0416683890f;
@@ -50,8 +38,9 @@ inline vf exp(vf x) {
   p = p * r + 0.499999940f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const vf y = scale_by_power(p, n);
-  return x < kSmallest ? splat(0.0f) : y;
+  const vf y = float_of(bits_of(p) + (bits_of(rounded) << 23));  // p * 2^n: n is added to the exponent
+  const vf above = x + INFINITY;                                 // NaN stays NaN
+  return x < kSmallest ? splat(0.0f) : x <= kLargest ? y : above;
 }
 
 // The standard normal distribution function, Phi(x) = (1 + erf(x / sqrt 2)) / 2; absolute error below 1.5e-7.
@@ -66,7 +55,7 @@ inline vf normal_distribution(vf x) {
   const vf t = x * x * (2.0f / (kEdge * kEdge)) - 1.0f;
   vf p = splat(kCoefficients[14]);
   for (int i = 13; i >= 0; --i) p = p * t + kCoefficients[i];
-  const vf beyond = float_of((bits_of(x) & static_cast<int32_t>(0x80000000u)) | bits_of(splat(0.5f)));
+  const vf beyond = float_of((bits_of(x) & 0x80000000u) | bits_of(splat(0.5f)));
   return 0.5f + (magnitude(x) > kEdge ? beyond : x * p);
 }
 

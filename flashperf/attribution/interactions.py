@@ -82,7 +82,7 @@ def _fit(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     count, pairs = x.shape
     normal = x.T @ x
     spare = count - pairs
-    if spare >= pairs / 2 and np.linalg.matrix_rank(normal, hermitian=True) == pairs:
+    if spare > 0 and np.linalg.matrix_rank(normal, hermitian=True) == pairs:
         inverse = np.linalg.inv(normal)
         effect = inverse @ (x.T @ y)
         variance = ((y - x @ effect) ** 2).sum() / spare * np.diag(inverse)

@@ -48,20 +48,19 @@ def attribute(
     workers = estimate_workers(observations, len(active), pairs)
     warm, cold = (p.of(workers.workers) if p else None for p in (prediction, prediction_cold))
     total = ratio_interval(workers.total, confidence)
-    shares = []
-    for switch in switches:
-        if not switch.active:
-            shares.append(_inactive(switch, confidence, predicted=warm is not None, cold=cold is not None))
-        else:
-            bit = active.index(switch)
-            shares.append(_share(switch, bit, workers, warm, cold, confidence))
+    clear = percent_is_defined(total)
+    shares = [
+        _share(switch, active.index(switch), workers, warm, cold, clear, confidence)
+        if switch.active
+        else _inactive(switch, warm is not None, cold is not None, clear, confidence)
+        for switch in switches
+    ]
     interactions, detectable = confirm_interactions(observations, active)
     notes = [*workers.notes, *_notes(workers, shares, prediction, prediction_cold)]
     if interactions and detectable and not any(interaction.confirmed for interaction in interactions):
         notes.append(f"no interaction found above {(detectable - 1) * 100:.2g} %")
-    measured = [share for share in shares if share.active]
-    percents = [share.percent.half_width for share in measured if share.percent]
-    unexplained = [abs(math.log(share.unexplained.value)) for share in measured if share.unexplained]
+    percents = [share.percent.half_width for share in shares if share.percent]
+    unexplained = [abs(math.log(share.unexplained.value)) for share in shares if share.unexplained]
     return Attribution(
         total=total,
         shares=tuple(shares),
@@ -71,7 +70,7 @@ def attribute(
         repeated=repeated,
         seconds=seconds,
         stopped=stopped,
-        widest_half_width_log=max(_half_width_log(share.share) for share in measured),
+        widest_half_width_log=max(_half_width_log(share.share) for share in shares),
         widest_half_width_percent=max(percents) if percents else None,
         sum_unexplained_log=sum(unexplained) if unexplained else None,
         notes=tuple(notes),
@@ -79,7 +78,8 @@ def attribute(
     )
 
 
-def _inactive(switch: SwitchLevels, confidence: float, *, predicted: bool, cold: bool) -> Share:
+def _inactive(switch: SwitchLevels, predicted: bool, cold: bool, clear: bool, confidence: float) -> Share:
+    """The row of a switch that was not measured because it changes nothing."""
     one, none = Interval(1.0, 1.0, 1.0, confidence), Interval(0.0, 0.0, 0.0, confidence)
     return Share(
         switch.name,
@@ -87,7 +87,7 @@ def _inactive(switch: SwitchLevels, confidence: float, *, predicted: bool, cold:
         switch.flash,
         active=False,
         share=one,
-        percent=none,
+        percent=none if clear else None,
         alone=one,
         on_top=one,
         predicted=one if predicted else None,
@@ -102,12 +102,13 @@ def _share(
     workers: WorkerEstimates,
     warm: np.ndarray | None,
     cold: np.ndarray | None,
+    clear: bool,
     confidence: float,
 ) -> Share:
     """The row of one active switch."""
     measured = workers.shares[:, bit]
     percent = None
-    if percent_is_defined(ratio_interval(workers.total, confidence)):
+    if clear:
         part = ratio_of_means_interval(measured, workers.total, confidence)
         percent = Interval(100 * part.value, 100 * part.low, 100 * part.high, confidence)
     return Share(

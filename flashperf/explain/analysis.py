@@ -23,7 +23,7 @@ from flashperf.attribution import (
 from flashperf.errors import UserError
 from flashperf.explain.metrics import pipeline_metrics
 from flashperf.explain.planned import isolated_medians, unpack_counts
-from flashperf.records import Advice, Attribution, Environment, Explanation, Interval
+from flashperf.records import Advice, Attribution, Environment, Explanation, Interval, Share
 from flashperf.stats import ratio_interval
 from flashperf.store import from_json
 
@@ -152,10 +152,8 @@ def advice_of(record: Record) -> Advice | None:
 
 def no_difference(record: Record, confidence: float = 0.95) -> Attribution:
     """The attribution of two variants that make the same calls: every share is 1 and nothing was measured."""
-    from flashperf.attribution.summary import inactive_share
-
     one = Interval(1.0, 1.0, 1.0, confidence)
-    shares = tuple(inactive_share(switch, confidence) for switch in record.switches)
+    shares = tuple(Share(s.name, s.standard, s.flash, False, one, None, one, one) for s in record.switches)
     note = "no switch changes a planned call: the two variants are the same program"
     return Attribution(one, shares, (), 0, 0, 0, 0.0, "nothing to measure", 0.0, None, notes=(note,))
 

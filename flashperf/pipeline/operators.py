@@ -157,13 +157,15 @@ class Lowering:
         if spec.format == "int8":
             parts = [self.weights.int8_packed(*name) for name in names]
             operands = [array for w in parts for array in (w.values, w.column_sums, w.scale)]
-            self.emit(f"mlp_over_i8_{spec.storage}", x, *operands, y)
+            self.emit(f"mlp_over_i8_{spec.storage}", x, *operands, y, f=ffn)
         elif spec.format == "mixed":
             # The operands are cast for the call; the kernel wants packed weights, so those are packed once.
             x_half, y_half = (self.buffers.get(name, x.shape, "bf16") for name in ("cast_x", "cast_y"))
             self.emit("cast_f32_bf16", flat(x), flat(x_half))
-            self.emit("mlp_over_bf16", x_half, *(self.weights.packed(n, "bf16", c) for n, c in names), y_half)
+            packed = [self.weights.packed(name, "bf16", columns) for name, columns in names]
+            self.emit("mlp_over_bf16", x_half, *packed, y_half, f=ffn)
             self.emit("cast_bf16_f32", flat(y_half), flat(y))
         else:
-            self.emit(f"mlp_over_{spec.format}", x, *(self.weights.packed(n, spec.format, c) for n, c in names), y)
+            packed = [self.weights.packed(name, spec.format, columns) for name, columns in names]
+            self.emit(f"mlp_over_{spec.format}", x, *packed, y, f=ffn)
         return y

@@ -30,18 +30,12 @@ from flashperf.report.words import confirmed_interactions, decimals, interaction
 BAR_CELLS = 10
 _BOX = box.Box(str(box.SIMPLE_HEAD), ascii=True)  # one rule under the head; kept as it is in any encoding
 _STYLES = {SLOWS: "red", HELPS: "green", UNCLEAR: "dim"}
-#: ISA flags that decide which kernels run; the others are in the record.
-ISA_THAT_MATTERS = (
-    *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16"),
-    *("amx_tile", "amx_bf16", "amx_int8", "asimd", "asimddp", "bf16", "i8mm", "sve", "sve2"),
-)
 
 
 def environment_rows(environment: Environment) -> list[tuple[str, str]]:
     """(label, text) of the machine: device, ISA, threads, clocks, load, and whether it was quiet."""
     quota = f", quota {environment.quota_cores:g} cores" if environment.quota_cores else ", no quota"
     clock = f", {environment.clock_mhz:.0f} MHz" if environment.clock_mhz else ""
-    isa = [flag for flag in ISA_THAT_MATTERS if flag in environment.isa] or list(environment.isa)
     load = [environment.busy_reason or "busy"] if environment.busy else []
     if environment.load_1min is not None:
         load.append(f"load {environment.load_1min:.2f}")
@@ -53,7 +47,7 @@ def environment_rows(environment: Environment) -> list[tuple[str, str]]:
     rows = [
         ("device", environment.device + clock),
         ("threads", f"{environment.threads} of {environment.cores} cores{quota}"),
-        ("ISA", " ".join(isa)),
+        ("ISA", " ".join(environment.isa)),
         ("timer", f"{environment.timer}, resolution {environment.timer_resolution_s * 1e9:.0f} ns"),
         ("machine", f"{'busy' if environment.busy else 'quiet'}: {', '.join(load)}".rstrip(": ")),
         ("software", ", ".join(filter(None, software))),

@@ -81,12 +81,10 @@ def sections(explanation: Explanation) -> list[tuple[str, list[RenderableType]]]
         )
     )
     if any(share.active for share in attribution.shares):
-        parts.append(
-            (
-                "Alone, on top, predicted",
-                [details_table(attribution), Text(details_notes(attribution), "dim")],
-            )
-        )
+        predicted = any(share.predicted for share in attribution.shares)
+        title = "Alone, on top, predicted" if predicted else "Alone and on top"
+        notes_below = Text(details_notes(attribution), "dim")
+        parts.append((title, [details_table(attribution), notes_below]))
     if sum(share.active for share in attribution.shares) > 1:
         parts.append(("Interactions", [interactions_table(attribution)]))
     notes = dict.fromkeys((*explanation.notes, *attribution.notes))

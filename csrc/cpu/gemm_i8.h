@@ -1,0 +1,216 @@
+// Products of int8, accumulated exactly in int32: one policy per instruction set, and the epilogues.
+#pragma once
+
+#include "gemm.h"
+#include "simd_math.h"
+#if defined(__AMX_INT8__)
+#include "gemm_amx.h"
+#endif
+
+namespace flashperf::gemm {
+
+#if defined(__AVX512VNNI__)
+// Four products per lane, unsigned by signed: the left operand is stored with 128 added, and 128 times the
+// column sums is taken off in the end.
+struct Dot {
+  using A = uint8_t;
+  using B = int8_t;
+  using Acc = int32_t;
+  using V = vi;
+  static constexpr int kDepth = 4, kRows = kMaxRows;
+  static constexpr bool kOffset = true;
+  static V load(const B* b) { return *reinterpret_cast<const vi*>(b); }
+  static V spread(const A* a) {
+    int32_t quad;
+    std::memcpy(&quad, a, 4);
+    return quad - V{};
+  }
+  static V multiply_add(V acc, V a, V b) {
+    return (V)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);
+  }
+  static void convert(const int8_t* q, A* a) {
+    for (int i = 0; i < 4; ++i) a[i] = static_cast<uint8_t>(q[i] + 128);
+  }
+};
+#elif defined(__AVX2__)
+// Widened to int16 and multiplied in pairs. The shorter way, int8 straight into pairs of int16 sums
+// (vpmaddubsw), saturates: 2 * 255 * 127 is more than 32767.
+struct Dot {
+  using A = int16_t;
+  using B = int8_t;
+  using Acc = int32_t;
+  using V = vi;
+  struct Quad {
+    V even, odd;  // elements 0 and 2 of each quad, 1 and 3 of each quad
+  };
+  static constexpr int kDepth = 4, kRows = kMaxRows * 2 / 3;
+  static constexpr bool kOffset = false;
+#if defined(__AVX512BW__)
+  static Quad load(const B* b) {
+    const __m512i quads = _mm512_loadu_si512(b);
+    return {(V)_mm512_srai_epi16(_mm512_slli_epi16(quads, 8), 8), (V)_mm512_srai_epi16(quads, 8)};
+  }
+  static V dot(V a, V b) { return (V)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
+#else
+  static Quad load(const B* b) {
+    const __m256i quads = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
+    return {(V)_mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8), (V)_mm256_srai_epi16(quads, 8)};
+  }
+  static V dot(V a, V b) { return (V)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+#endif
+  static Quad spread(const A* a) {
+    int32_t pairs[2];
+    std::memcpy(pairs, a, 8);
+    return {pairs[0] - V{}, pairs[1] - V{}};
+  }
+  static V multiply_add(V acc, Quad a, Quad b) { return acc + dot(a.even, b.even) + dot(a.odd, b.odd); }
+  static void convert(const int8_t* q, A* a) {
+    a[0] = q[0];
+    a[1] = q[2];
+    a[2] = q[1];
+    a[3] = q[3];
+  }
+};
+#else
+struct Dot {
+  using A = int32_t;
+  using B = int8_t;
+  using Acc = int32_t;
+  using V = vi;
+  struct Quad {
+    V e[4];
+  };
+  static constexpr int kDepth = 4, kRows = 2;
+  static constexpr bool kOffset = false;
+  static Quad load(const B* b) {
+    const vi quads = *reinterpret_cast<const vi*>(b);
+    return {{(quads << 24) >> 24, (quads << 16) >> 24, (quads << 8) >> 24, quads >> 24}};
+  }
+  static const A* spread(const A* a) { return a; }
+  static V multiply_add(V acc, const A* a, const Quad& b) {
+    return acc + a[0] * b.e[0] + a[1] * b.e[1] + a[2] * b.e[2] + a[3] * b.e[3];
+  }
+  static void convert(const int8_t* q, A* a) {
+    for (int i = 0; i < 4; ++i) a[i] = q[i];
+  }
+};
+#endif
+
+// Rows of q in the form that Dot reads, padded with zeros to whole quads.
+inline const Dot::A* left_quads(const int8_t* q, int64_t m, int64_t k) {
+  const int64_t length = ceil_div(k, 4) * 4;
+  Dot::A* out = scratch<Buffer::kLeft, Dot::A>(m * length);
+  for (int64_t r = 0; r < m; ++r) {
+    Dot::A* to = out + r * length;
+    const int8_t* row = q + r * k;
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) Dot::convert(row + i, to + i);
+    if (i < k) {
+      int8_t last[4] = {};
+      std::copy_n(row + i, k - i, last);
+      Dot::convert(last, to + i);
+    }
+  }
+  return out;
+}
+
+inline vi load_some(const int32_t* p, int64_t n) {
+  if (n >= W) return *reinterpret_cast<const vi*>(p);
+  vi x = {};
+  for (int64_t i = 0; i < n; ++i) x[i] = p[i];
+  return x;
+}
+inline vf load_some(const float* p, int64_t n) { return n >= W ? simd::load(p) : simd::load_part(p, n); }
+inline void store_some(int32_t* p, vi x, int64_t n) {
+  if (n >= W) *reinterpret_cast<vi*>(p) = x;
+  else
+    for (int64_t i = 0; i < n; ++i) p[i] = x[i];
+}
+
+// Takes 128 times the column sums off before the actual epilogue.
+template <class E>
+struct WithoutOffset {
+  static constexpr bool kGated = E::kGated;
+  E inner;
+  const int32_t* sums;
+  const int32_t* sums2;
+  int64_t n;
+  void operator()(int64_t row, int64_t col, vi lo, vi hi) const {
+    const int64_t left = n - col;
+    lo -= load_some(sums + col, left) * 128;
+    if constexpr (kGated) hi -= load_some(sums2 + col, left) * 128;
+    else if (left > W) hi -= load_some(sums + col + W, left - W) * 128;
+    inner(row, col, lo, hi);
+  }
+};
+
+struct StoreInt {
+  static constexpr bool kGated = false;
+  int32_t* acc;
+  int64_t n;
+  void operator()(int64_t row, int64_t col, vi lo, vi hi) const {
+    store_some(acc + row * n + col, lo, n - col);
+    if (n - col > W) store_some(acc + row * n + col + W, hi, n - col - W);
+  }
+};
+
+// One vector of sums as floats; the scales are multiplied first, as the separate dequantisation does.
+inline vf dequantized(vi acc, float x_scale, const float* w_scale, int64_t left) {
+  return __builtin_convertvector(acc, vf) * (x_scale * load_some(w_scale, left));
+}
+
+template <class T>
+struct StoreDequantized {
+  static constexpr bool kGated = false;
+  const float* x_scale;
+  const float* w_scale;
+  T* y;
+  int64_t n;
+  void operator()(int64_t row, int64_t col, vi lo, vi hi) const {
+    const int64_t left = n - col;
+    T* out = y + row * n + col;
+    store_some(out, dequantized(lo, x_scale[row], w_scale + col, left), left);
+    if (left > W) store_some(out + W, dequantized(hi, x_scale[row], w_scale + col + W, left - W), left - W);
+  }
+};
+
+template <class T>
+struct StoreSwigluDequantized {
+  static constexpr bool kGated = true;
+  const float* x_scale;
+  const float* gate_scale;
+  const float* up_scale;
+  T* y;
+  int64_t n;
+  void operator()(int64_t row, int64_t col, vi gate, vi up) const {
+    const int64_t left = n - col;
+    const vf g = dequantized(gate, x_scale[row], gate_scale + col, left);
+    const vf u = dequantized(up, x_scale[row], up_scale + col, left);
+    store_some(y + row * n + col, simd::silu(g) * u, left);
+  }
+};
+
+// A packed int8 matrix with the sums of its columns.
+struct PackedI8 {
+  const int8_t* panels = nullptr;
+  const int32_t* sums = nullptr;
+};
+
+template <class E>
+void product_i8(const int8_t* q, int64_t m, int64_t k, int64_t n, PackedI8 w, PackedI8 w2,
+                const E& epilogue) {
+  const Source<int8_t> first = packed_source(w.panels, k, n), second = packed_source(w2.panels, k, n);
+#if defined(__AMX_INT8__)
+  if (m > amx::kFewRows) return amx::multiply(q, m, k, n, first, second, epilogue);
+#endif
+  const int64_t quads = ceil_div(k, 4);
+  const Dot::A* a = left_quads(q, m, k);
+  if constexpr (Dot::kOffset) {
+    const WithoutOffset<E> without{epilogue, w.sums, w2.sums, n};
+    multiply<Dot>(a, quads * 4, m, quads, n, first, second, without);
+  } else {
+    multiply<Dot>(a, quads * 4, m, quads, n, first, second, epilogue);
+  }
+}
+
+}  // namespace flashperf::gemm

@@ -1,0 +1,58 @@
+"""A comparison in words and numbers, as it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flashperf.records import Placement
+from flashperf.units import rate, seconds
+
+if TYPE_CHECKING:
+    from flashperf.compare import CompareResult
+
+_VERDICTS = {
+    "faster": "{b} is faster than {a}",
+    "slower": "{b} is slower than {a}",
+    "equivalent": "{b} and {a} take the same time within {margin:.3g} %",
+    "unresolved": "can't tell whether {b} is faster than {a}",
+}
+
+
+def lines(result: CompareResult) -> Iterator[str]:
+    """The text of a result, line by line."""
+    comparison, names = result.comparison, result.names
+    sentence = _VERDICTS[comparison.verdict].format(a=names[0], b=names[1], margin=100 * comparison.margin)
+    ratio = comparison.ratio
+    yield (
+        f"{sentence}: {ratio.value:.3f} times its time "
+        f"({ratio.confidence:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}; "
+        f"{comparison.blocks} blocks, {comparison.processes} process{'es' * (comparison.processes > 1)})"
+    )
+    if comparison.reason:
+        yield f"  {comparison.reason}"
+    width = max(map(len, names))
+    for n, name in enumerate(names):
+        check = result.checks[n]
+        text = f"  {name:<{width}}  {seconds(result.time_s[n].value):>8} per call"
+        text += f", first call {seconds(result.prepared.first_call_s[n])}"
+        text += f", error {check.max_abs_error:.2g} (limit {check.limit:.2g})"
+        yield text + (_placed(result.placements[n]) if result.placements else "")
+    yield f"  reference: {result.prepared.reference}; caches {result.prepared.cache}"
+    disturbed = sum(block.repeated + block.kept for own in result.blocks for block in own)
+    where = result.environment
+    yield (
+        f"  start-up {seconds(result.start_s)}, timing {seconds(result.measured_s)}; "
+        f"{where.device}, {where.threads} thread{'s' * (where.threads > 1)}; {disturbed} samples disturbed"
+    )
+    if where.busy:
+        yield f"  the machine is busy: {where.busy_reason}"
+    for note in result.notes:
+        yield f"  {note}"
+
+
+def _placed(placement: Placement) -> str:
+    text = f", {rate(placement.flops_per_s, 'FLOP/s')}, {rate(placement.bytes_per_s, 'B/s')}"
+    if placement.bound:
+        text += f", {placement.fraction_of_roof:.0%} of the {placement.bound} roof ({placement.roof})"
+    return text + (f", model error: {placement.model_error}" if placement.model_error else "")

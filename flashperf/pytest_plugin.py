@@ -1,0 +1,258 @@
+"""The pytest layer: benches of a line each, whose samples go into pytest-benchmark's own records.
+
+    from flashperf.pytest_plugin import bench_cases
+    test_tiling = bench_cases("tiling")  # or bench_cases(Mechanism(...)), from any repository
+
+pytest-benchmark keeps its options and its tables: samples reach it through its public timer and ``pedantic``.
+This module is imported in every pytest run where flashperf is installed, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from flashperf.bench_session import BenchSession
+    from flashperf.records import Case, Mechanism
+
+BUDGET_S = 150.0  # with collecting, checking and printing under 3 minutes on 2 cores
+END_TO_END_SHARE = 0.5  # of the time of all cases: a third of the budget
+
+_SESSION: pytest.StashKey[Any] = pytest.StashKey()
+_FIXTURES = ("flashperf_bench", "flashperf_end_to_end")
+
+
+class ReplayTimer:
+    """A timer that replays measured durations: each is the difference of two readings, exactly."""
+
+    __name__ = "flashperf_replay"
+
+    def __init__(self) -> None:
+        self._durations_s: list[float] = []
+        self._started = False
+
+    def load(self, durations_s: Iterable[float]) -> None:
+        """What the next readings are to give, in order, seconds."""
+        self._durations_s = list(durations_s)[::-1]
+        self._started = False
+
+    def __call__(self) -> float:
+        """0 at the start of a round, its duration at the end."""
+        self._started = not self._started
+        return 0.0 if self._started or not self._durations_s else self._durations_s.pop()
+
+
+REPLAY = ReplayTimer()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("flashperf", "flashperf benches")
+    group.addoption(
+        "--flashperf-budget",
+        type=_positive,
+        default=BUDGET_S,
+        metavar="SECONDS",
+        help="Wall time for all benches of flashperf, the end-to-end one included (default: %(default)s).",
+    )
+    group.addoption(
+        "--flashperf-cache",
+        choices=("warm", "cold"),
+        default="warm",
+        help="Time isolated kernels with warm caches, or with caches emptied before every sample.",
+    )
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(f"not a positive number of seconds: {text}")
+    return value
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Our samples must go through our timer: the marker that a bench has keeps its other settings."""
+    if any(name in _FIXTURES for name in getattr(item, "fixturenames", ())):
+        marker = item.get_closest_marker("benchmark")
+        settings = dict(marker.kwargs) if marker else {}
+        settings.setdefault("group", _group(item))
+        item.add_marker(pytest.mark.benchmark(**settings | {"timer": REPLAY}), append=False)
+
+
+def _group(item: pytest.Item) -> str | None:
+    """Variants of one mechanism at one size share a table."""
+    values = getattr(getattr(item, "callspec", None), "params", {})
+    names = [str(values[name]) for name in ("mechanism", "backend", "dtype", "sizes") if name in values]
+    return " ".join(names) or None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """After -k and -m: only what will run gets a part of the budget."""
+    weights = {}
+    for item in session.items:
+        names = getattr(item, "fixturenames", ())
+        if "flashperf_bench" in names:
+            weights[item.nodeid] = 1.0
+    end_to_end = [i.nodeid for i in session.items if "flashperf_end_to_end" in getattr(i, "fixturenames", ())]
+    if not weights and not end_to_end:
+        return
+    if end_to_end:  # measured once, by the first of them
+        weights[end_to_end[0]] = max(1.0, END_TO_END_SHARE * len(weights))
+    _session(session.config).budget.plan(weights)
+
+
+def _session(config: pytest.Config) -> BenchSession:
+    if _SESSION not in config.stash:
+        from flashperf.bench_session import BenchSession, Budget
+
+        budget = Budget(config.getoption("--flashperf-budget"))
+        config.stash[_SESSION] = BenchSession(budget, config.getoption("--flashperf-cache"))
+    return config.stash[_SESSION]
+
+
+@pytest.fixture
+def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[[Mechanism, Case], None]:
+    """Check a case, measure it against its standard, and hand its samples to pytest-benchmark."""
+    session, item = _session(request.config), request.node.nodeid
+
+    def bench(mechanism: Mechanism, case: Case) -> None:
+        from flashperf.bench_session import extra_info
+        from flashperf.errors import UserError
+
+        reason = session.why_skip(mechanism, case)
+        if reason:
+            session.budget.drop(item)
+            pytest.skip(f"{case.variant} on {case.backend}: {reason}")
+        problem = ""
+        try:
+            if benchmark.disabled:
+                benchmark.pedantic(session.check_only(mechanism, case).call)
+                return
+            row, standard = session.measure(mechanism, case, item)
+        except UserError as error:
+            problem = str(error)
+        if problem:
+            _fail(benchmark, problem)
+        benchmark.extra_info.update(extra_info(mechanism, row, standard))
+        calls = row.measurement.calls_per_sample
+        _replay(benchmark, [sample_s * calls for sample_s in row.measurement.samples_s], calls)
+
+    return bench
+
+
+@pytest.fixture
+def flashperf_end_to_end(benchmark: Any, request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Measure the pipeline once and hand the time of a task of one variant to pytest-benchmark."""
+    session, item = _session(request.config), request.node.nodeid
+
+    def end_to_end(variant: str) -> None:
+        from flashperf.bench_session import metric_of
+        from flashperf.errors import UserError
+        from flashperf.store import to_json
+
+        if benchmark.disabled:
+            pytest.skip("benchmarks are disabled: the end-to-end run only measures; tests check its numbers")
+        problem = ""
+        try:
+            explanation = session.explain(item)
+            task_s = metric_of(explanation, variant)
+        except UserError as error:
+            problem = str(error)
+        if problem:
+            _fail(benchmark, problem)
+        levels = dict(getattr(explanation, variant))
+        benchmark.extra_info.update(
+            to_json({"levels": levels, "task_s": task_s, "subject": explanation.subject})
+        )
+        benchmark.extra_info["attribution"] = to_json(explanation.attribution)
+        _replay(benchmark, [task_s.value], 1)
+
+    return end_to_end
+
+
+def _replay(benchmark: Any, durations_s: list[float], calls: int) -> None:
+    REPLAY.load(durations_s)
+    benchmark.pedantic(_nothing, rounds=len(durations_s), iterations=calls)
+
+
+def _nothing() -> None:
+    """What pytest-benchmark runs: the measured call has run already."""
+
+
+def _fail(benchmark: Any, message: str) -> NoReturn:
+    """Fail without a traceback, and through the fixture: pytest-benchmark then drops this record."""
+    from flashperf.errors import UserError
+
+    def fail() -> None:
+        raise UserError(message)
+
+    with contextlib.suppress(UserError):
+        benchmark.pedantic(fail)
+    pytest.fail(message, pytrace=False)
+
+
+def bench_cases(
+    mechanism: str | Mechanism,
+    *,
+    backends: Iterable[str] | None = None,
+    dtypes: Iterable[str] | None = None,
+    variants: Iterable[str] | None = None,
+) -> Callable[..., None]:
+    """A test function that benches every variant of a mechanism at its bench sizes.
+
+    ``mechanism`` is a name or a Mechanism object; the others select (default: all backends and variants, the
+    mechanism's first dtype). What can't run here is skipped with its reason.
+    """
+    from flashperf import registry
+    from flashperf.bench_session import resolve
+    from flashperf.errors import UserError
+
+    try:
+        found = resolve(mechanism)
+        cases = registry.cases(found, "bench", backends, dtypes, variants)
+    except UserError as error:
+        pytest.fail(str(error), pytrace=False)
+    by_key = {(c.variant, c.backend, c.dtype, c.id.rpartition("/")[2]): c for c in cases}
+
+    @pytest.mark.parametrize(
+        ("mechanism", "variant", "backend", "dtype", "sizes"),
+        [(found.name, *key) for key in by_key],
+        ids=[case.id for case in by_key.values()],
+    )
+    def bench(
+        flashperf_bench: Callable[[Mechanism, Case], None],
+        mechanism: str,
+        variant: str,
+        backend: str,
+        dtype: str,
+        sizes: str,
+    ) -> None:
+        flashperf_bench(found, by_key[variant, backend, dtype, sizes])
+
+    return bench
+
+
+def bench_end_to_end() -> Callable[..., None]:
+    """A test function for the pipeline, Standard and Flash; the summary closes with the attribution table."""
+
+    @pytest.mark.benchmark(group="end to end")
+    @pytest.mark.parametrize("variant", ["standard", "flash"])
+    def bench(flashperf_end_to_end: Callable[[str], None], variant: str) -> None:
+        flashperf_end_to_end(variant)
+
+    return bench
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """After pytest-benchmark's own tables: variants against their standards, then the attribution."""
+    if _SESSION in config.stash:
+        from flashperf.bench_summary import summary_lines
+
+        for title, lines in summary_lines(config.stash[_SESSION]):
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.write_line(line)
