@@ -22,19 +22,19 @@ $(STAMPS)/venv:
 # The core: no torch. Enough for `make run`.
 $(STAMPS)/core: $(STAMPS)/venv constraints.txt pyproject.toml
 	@tools/pip_install.sh $(BIN)/python -c constraints.txt setuptools pybind11 wheel
-	@touch $@.building
-	@tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e .
-	@mv $@.building $@
+	@FLASHPERF_LEVELS=native tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e .
+	@touch $@
 
-# Native code again when a source changed; objects that did not change are kept.
+# Kernels for this CPU, again when a source changed; objects that did not change are kept.
 $(STAMPS)/build: $(STAMPS)/core setup.py $(SOURCES)
-	@$(BIN)/python setup.py -q build_ext --inplace
+	@FLASHPERF_LEVELS=native $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-# Everything that tests need, torch and triton included.
-$(STAMPS)/test: $(STAMPS)/build constraints.txt
+# Everything that tests need: torch, triton and the kernels of every instruction-set level.
+$(STAMPS)/test: $(STAMPS)/core constraints.txt setup.py $(SOURCES)
 	@tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e '.[test]'
-	@touch $@
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@ $(STAMPS)/build
 
 build: $(STAMPS)/build  ## build the CPU kernels
 

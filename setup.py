@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pybind11.setup_helpers import Pybind11Extension
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
@@ -27,12 +27,7 @@ COMMON_FLAGS += ["-fopenmp-simd", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wn
 # GCC 12 warns about its own intrinsics (https://gcc.gnu.org/PR105593).
 COMMON_FLAGS += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 
-_AVX2 = ["-mavx2", "-mfma", "-mf16c"]
-_AVX512 = [*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512"]
-_VNNI = [*_AVX512, "-mavx512vnni"]
-_BF16 = [*_VNNI, "-mavx512bf16"]
-_AMX = [*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
-X86_LEVELS = {"avx2": _AVX2, "avx512": _AVX512, "avx512_vnni": _VNNI, "avx512_bf16": _BF16, "amx": _AMX}
+ISA = runpy.run_path(str(ROOT / "flashperf" / "isa.py"))
 
 
 def compiler() -> str:
@@ -51,14 +46,20 @@ def understands(cxx: str, flags: list[str]) -> bool:
 
 
 def levels(cxx: str) -> dict[str, list[str]]:
-    """Instruction-set levels that this compiler and processor family can build, with their flags."""
-    known: dict[str, list[str]] = {"portable": []}
-    if platform.machine() in ("x86_64", "AMD64"):
-        for level, flags in X86_LEVELS.items():
-            if understands(cxx, flags):
-                known[level] = flags
-            else:
-                print(f"skipping the {level} kernels: {cxx} does not know {flags[-1]}")
+    """Levels to build, with their flags: all that the compiler knows, or with FLASHPERF_LEVELS=native the portable
+    one and the best that this CPU runs (for a quick set-up).
+    """
+    known: dict[str, list[str]] = {}
+    flags: list[str] = []
+    for level in ISA["known_levels"]():
+        flags = [*flags, *level.compile]
+        if understands(cxx, flags):
+            known[level.name] = flags
+        else:
+            print(f"skipping the {level.name} kernels: {cxx} does not know {' '.join(level.compile)}")
+    if os.environ.get("FLASHPERF_LEVELS") == "native":
+        best = [name for name in ISA["runnable_levels"]() if name in known][-1]
+        known = {name: known[name] for name in dict.fromkeys(("portable", best))}
     return known
 
 
@@ -117,6 +118,8 @@ def compile_object(target: Path, command: list[str]) -> None:
 
 
 setup(
+    packages=[*find_packages(include=["flashperf", "flashperf.*"]), "flashperf.kernels", "flashperf.plots"],
+    package_dir={"flashperf.kernels": "kernels", "flashperf.plots": "plots"},
     ext_modules=[Pybind11Extension("flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl"])],
     cmdclass={"build_ext": BuildKernels},
 )

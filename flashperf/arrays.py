@@ -127,7 +127,8 @@ def poison(array: Any) -> None:
             array.detach().fill_(float("nan") if floating else kind == torch.bool or torch.iinfo(kind).max)
     elif _is_cupy(array) or (isinstance(array, np.ndarray) and array.flags.writeable):
         kind = array.dtype.kind
-        array.fill(np.nan if kind in "fc" else True if kind == "b" else np.iinfo(array.dtype).max)
+        nan = complex(np.nan, np.nan) if kind == "c" else np.nan
+        array.fill(nan if kind in "fc" else True if kind == "b" else np.iinfo(array.dtype).max)
 
 
 def memory(array: Any) -> tuple[int, int]:

@@ -144,11 +144,11 @@ def compare(
 
 
 def _names(a: Any, b: Any) -> tuple[str, str]:
-    """What the two are called in messages; "a" and "b" where they have no names that tell them apart."""
-    found = [getattr(f, "__name__", type(f).__name__) for f in (a, b)]
-    if found[0] == found[1] or "<lambda>" in found:
+    """What the two are called in messages; "a" and "b" where they have no name of their own."""
+    name_a, name_b = (getattr(f, "__name__", type(f).__name__) for f in (a, b))
+    if name_a == name_b:
         return "a", "b"
-    return found[0], found[1]
+    return "a" if name_a == "<lambda>" else name_a, "b" if name_b == "<lambda>" else name_b
 
 
 def _check_arguments(spec: PairSpec, budget_s: float, margin: float, processes: int) -> None:

@@ -18,17 +18,9 @@ import numpy as np
 
 from flashperf import _native
 from flashperf.dtypes import NUMPY_TYPES
+from flashperf.isa import runnable_levels
 from flashperf.suggest import unknown_name
 
-#: Instruction-set levels, weakest first, with the /proc/cpuinfo flags that each needs beyond the one before it.
-ISA_LEVELS: dict[str, tuple[str, ...]] = {
-    "portable": (),
-    "avx2": ("avx2", "fma", "f16c"),
-    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
-    "avx512_vnni": ("avx512_vnni",),
-    "avx512_bf16": ("avx512_bf16",),
-    "amx": ("amx_tile", "amx_bf16", "amx_int8"),
-}
 _LIBRARIES = Path(__file__).parent / "_cpu"
 
 Call = _native.Call
@@ -39,28 +31,15 @@ class PrepareError(ValueError):
     """Arguments that do not fit a kernel's signature; nothing was run."""
 
 
-def cpu_flags() -> frozenset[str]:
-    """The CPU's feature flags as Linux reports them; empty where /proc/cpuinfo has none (other processors)."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return frozenset()
-    match = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
-    return frozenset(match.group(1).split()) if match else frozenset()
-
-
 @functools.cache
 def usable_levels() -> tuple[str, ...]:
     """The levels that are built and that this CPU (and kernel, for AMX) can run, weakest first."""
-    flags, levels = cpu_flags(), []
-    for level, needed in ISA_LEVELS.items():
-        if not flags.issuperset(needed) or (level == "amx" and not _native.request_amx()):
-            break
-        if (_LIBRARIES / f"{level}.so").exists():
-            levels.append(level)
-    if not levels:
+    built = [level for level in runnable_levels() if (_LIBRARIES / f"{level}.so").exists()]
+    if "amx" in built and not _native.request_amx():
+        built.remove("amx")
+    if not built:
         raise RuntimeError(f"no CPU kernels in {_LIBRARIES}: build them with `make build`")
-    return tuple(levels)
+    return tuple(built)
 
 
 def default_level() -> str:

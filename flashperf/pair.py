@@ -144,18 +144,18 @@ class Pair:
         """The check that is nearest to its limit, and the largest error of every result."""
         side = self.side(which)
         results = side.results_after_poison()
-        if set(results) != set(reference):
-            raise CaseError(f"{side.name} gives {', '.join(results)}, the reference {', '.join(reference)}")
-        checks = [
-            self._judge(name, results[name], reference[name], own_error.get(name, 0.0)) for name in reference
-        ]
         originals = arrays.flatten(self.inputs)
         for name, leaf in side.leaves.items():
             if name not in self.spec.outputs and not arrays.same_bytes(originals[name], leaf):
                 reason = (
                     f"it changed its input {name}; inputs that a call writes are named with outputs=(...)"
                 )
-                checks.append(Check(False, 0.0, 0.0, 0.0, (), 0.0, reason, name))
+                raise WrongResult(side.name, Check(False, 0.0, 0.0, 0.0, (), 0.0, reason, name))
+        if set(results) != set(reference):
+            raise CaseError(f"{side.name} gives {', '.join(results)}, the reference {', '.join(reference)}")
+        checks = [
+            self._judge(name, results[name], reference[name], own_error.get(name, 0.0)) for name in reference
+        ]
         for check in checks:
             if not check.passed:
                 raise WrongResult(side.name, check)

@@ -129,13 +129,16 @@ class RecordWriter:
     def __init__(self, path: str | Path, replace: bool = False) -> None:
         self.path = Path(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if replace else os.O_EXCL)
+        self._file: int | None = None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: int | None = os.open(self.path, flags, 0o644)
-        except FileExistsError as error:
-            raise RecordError(f"{self.path} exists already; choose another name") from error
+            if not self.path.parent.is_dir():
+                self.path.parent.mkdir(parents=True)
+            self._file = os.open(self.path, flags, 0o644)
         except OSError as error:
-            raise RecordError(f"can't write {self.path}: {error.strerror}; choose another folder") from error
+            if isinstance(error, FileExistsError) and self.path.is_file():
+                raise RecordError(f"{self.path} exists already; choose another name") from error
+            message = f"can't write {self.path}: {error.strerror}; choose another folder"
+            raise RecordError(message) from error
         self.write(
             "header",
             schema=SCHEMA_VERSION,

@@ -111,14 +111,15 @@ class _Pickler(pickle.Pickler):
             attributes.update(code.co_names)
             names.update(i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL")
         used = {name: function.__globals__[name] for name in names if name in function.__globals__}
+        cells = [_cell_value(cell) for cell in function.__closure__ or ()]
         state = {
             "globals": used,
-            "imports": _submodules(used, attributes),
-            "cells": [_cell_value(cell) for cell in function.__closure__ or ()],
+            "imports": _submodules([*used.values(), *cells], attributes),
+            "cells": cells,
             "attributes": {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__},
         }
         packed = marshal.dumps(function.__code__)
-        arguments = (packed, function.__name__, id(function.__globals__), len(state["cells"]))
+        arguments = (packed, function.__name__, id(function.__globals__), len(cells))
         return _make_function, arguments, state, None, None, _fill_function
 
 
@@ -138,9 +139,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _submodules(used: dict[str, Any], attributes: set[str]) -> list[str]:
+def _submodules(used: list[Any], attributes: set[str]) -> list[str]:
     """Submodules reached by attribute, as in ``import scipy.special`` and ``scipy.special.erf``."""
-    packages = [value.__name__ for value in used.values() if isinstance(value, ModuleType)]
+    packages = [value.__name__ for value in used if isinstance(value, ModuleType)]
     return [
         name
         for name in list(sys.modules)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
@@ -50,7 +51,10 @@ def figure(width_in: float, height_in: float) -> Iterator[Figure]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing"
+        )  # a name in a script that the font lacks
         matplotlib.rcdefaults()
         for setting, value in _SETTINGS.items():
             matplotlib.rcParams[setting] = value  # type: ignore[index]
@@ -68,7 +72,8 @@ def svg_text(drawn: Figure, title: str, description: str, *, text_as_paths: bool
 
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path" if text_as_paths else "none"}):
-        drawn.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+        drawn.savefig(stream, format="svg")
+    # the metadata holds the date and the version that drew it
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", stream.getvalue(), flags=re.DOTALL)
     names = f"<title>{escape(title)}</title>\n <desc>{escape(description)}</desc>"
     return re.sub(r"(<svg\b[^>]*?)>", rf'\g<1> role="img">\n {_literal(names)}', svg, count=1)

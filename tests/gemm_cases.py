@@ -52,7 +52,9 @@ def packed(w: np.ndarray, group: int) -> np.ndarray:
     full = np.zeros((-(-k // group) * group, -(-n // 32) * 32), dtype=w.dtype)
     full[:k, :n] = w
     panels = full.reshape(full.shape[0] // group, group, full.shape[1] // 32, 32)
-    return np.ascontiguousarray(panels.transpose(2, 0, 3, 1)).reshape(full.shape[1] // 32, full.shape[0] // group, -1)
+    return np.ascontiguousarray(panels.transpose(2, 0, 3, 1)).reshape(
+        full.shape[1] // 32, full.shape[0] // group, -1
+    )
 
 
 def group_of(dtype: str) -> int:
@@ -76,7 +78,9 @@ def silu(x: np.ndarray) -> np.ndarray:
     return x * np.exp(-np.logaddexp(0, -x))
 
 
-def swiglu(g: np.ndarray, u: np.ndarray, g_error: np.ndarray, u_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def swiglu(
+    g: np.ndarray, u: np.ndarray, g_error: np.ndarray, u_error: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """silu(g) * u and how the errors of both go through it; the slope of silu is at most 1.1."""
     out = silu(g) * u
     return out, 1.1 * g_error * np.abs(u) + (np.abs(silu(g)) + g_error) * u_error + 16 * F32 * np.abs(out)
@@ -180,12 +184,17 @@ def mlp_i8_case(dtype: str, m: int, d: int, f: int, rng: np.random.Generator) ->
     stored = dtypes.widen(dtypes.cast(hidden.astype(np.float32), dtype), dtype)
     h_top = np.abs(stored).max(axis=1, keepdims=True)
     h_scale = np.where(h_top > 0, h_top / 127, 0)
-    reference = np.rint(stored / np.where(h_top > 0, h_scale, 1)) @ down.astype(np.float64) * h_scale * down_scale
+    reference = (
+        np.rint(stored / np.where(h_top > 0, h_scale, 1)) @ down.astype(np.float64) * h_scale * down_scale
+    )
     # An element of the hidden row that lies near a tie may round either way: one step of the row's scale.
     steps = 2.0 + 127 * 2 * dtypes.UNIT_ROUNDOFF[dtype]
     near_ties = h_scale * steps * np.sqrt(f) * 128 * down_scale
-    right = [a for w, s in ((gate, gate_scale), (up, up_scale), (down, down_scale))
-             for a in (packed(w, 4), w.sum(axis=0, dtype=np.int32), s.astype(np.float32))]
+    right = [
+        a
+        for w, s in ((gate, gate_scale), (up, up_scale), (down, down_scale))
+        for a in (packed(w, 4), w.sum(axis=0, dtype=np.int32), s.astype(np.float32))
+    ]
     return KernelCase([x, *right], [Output(dtype, reference, near_ties + rounding(reference, dtype))])
 
 

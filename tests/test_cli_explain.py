@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,20 @@ def test_defaults_are_left_to_the_pipeline_and_the_folder_is_new(stub: Install, 
     assert calls[0]["budget_s"] == 60.0
     assert calls[0]["out"] != calls[1]["out"]
     assert all(call["out"].parent == Path("flashperf-out") for call in calls)
+
+
+def test_a_folder_of_the_same_second_gets_a_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Still(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Still:
+            return cls(2026, 11, 30, 12, 34, 56)
+
+    monkeypatch.setattr(command, "datetime", Still)
+    names = []
+    for _ in range(3):
+        names.append(command.fresh_folder(tmp_path).name)
+        (tmp_path / names[-1]).mkdir()
+    assert names == ["20261130-123456", "20261130-123456-2", "20261130-123456-3"]
 
 
 def test_a_factory_gets_its_levels(stub: Install) -> None:

@@ -176,7 +176,11 @@ def test_cgroup_files_are_listed_innermost_first(tmp_path: Path) -> None:
     write(tmp_path, {f"sys/fs/cgroup/{name}/cpu.stat": "" for name in names})
     write(tmp_path, {"proc/self/cgroup": "0::/a/b\n"})
     base = tmp_path / "sys/fs/cgroup"
-    assert cgroup_files(tmp_path, "cpu.stat") == [base / "a/b/cpu.stat", base / "a/cpu.stat", base / "cpu.stat"]
+    assert cgroup_files(tmp_path, "cpu.stat") == [
+        base / "a/b/cpu.stat",
+        base / "a/cpu.stat",
+        base / "cpu.stat",
+    ]
 
 
 def test_energy_sums_packages_and_survives_a_wrap(tmp_path: Path) -> None:

@@ -103,7 +103,9 @@ def make_session(tmp_path: Path, budget_s: float = 100.0) -> Session:
 def write_head(writer: RecordWriter) -> None:
     from flashperf import environment
 
-    writer.write("explain", seed=1, budget_s=100.0, subject="scripted", switches=SWITCHES, generated_tokens=32)
+    writer.write(
+        "explain", seed=1, budget_s=100.0, subject="scripted", switches=SWITCHES, generated_tokens=32
+    )
     writer.write("environment", environment=environment.capture())
 
 
@@ -117,7 +119,9 @@ def test_known_factors_come_back_as_shares_that_multiply_to_the_total(tmp_path: 
     session.writer.write("end", stopped="budget", seconds=session.deadline.elapsed_s)
     found = replay(tmp_path / "record.jsonl")
     shares = {share.switch: share for share in found.attribution.shares}
-    assert math.isclose(math.prod(s.share.value for s in shares.values()), found.attribution.total.value, rel_tol=1e-9)
+    assert math.isclose(
+        math.prod(s.share.value for s in shares.values()), found.attribution.total.value, rel_tol=1e-9
+    )
     half = math.sqrt(INTERACTION)
     assert shares["precision"].share.value == pytest.approx(1.5 * half, rel=0.01)
     assert shares["fusion"].share.value == pytest.approx(0.9 * half, rel=0.01)

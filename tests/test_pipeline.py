@@ -117,7 +117,9 @@ def make_recorded(levels: Levels) -> Task:
     return Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS), Buffers(engine), RAGGED, levels)
 
 
-@pytest.mark.parametrize("levels", [parse_levels("a"), parse_levels("b"), COVERING[0], COVERING[-1]], ids=label)
+@pytest.mark.parametrize(
+    "levels", [parse_levels("a"), parse_levels("b"), COVERING[0], COVERING[-1]], ids=label
+)
 def test_recording_counts_what_the_cpu_engine_binds(levels: dict[str, str]) -> None:
     assert make_recorded(levels).counts() == make_task(levels).counts()
 

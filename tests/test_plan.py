@@ -33,14 +33,22 @@ def test_every_combination_has_a_plan_for_every_operator() -> None:
             assert spec.chunks in {1, CHUNKS}
 
 
-@pytest.mark.parametrize("levels", ALL_LEVELS[:: len(ALL_LEVELS) // 97], ids=lambda levels: "-".join(levels.values()))
+@pytest.mark.parametrize(
+    "levels", ALL_LEVELS[:: len(ALL_LEVELS) // 97], ids=lambda levels: "-".join(levels.values())
+)
 def test_rules_where_switches_meet(levels: dict[str, str]) -> None:
-    mlp, qkv, attention = plan(Op("mlp"), levels), plan(Op("linear", "qkv"), levels), plan(Op("attention"), levels)
+    mlp, qkv, attention = (
+        plan(Op("mlp"), levels),
+        plan(Op("linear", "qkv"), levels),
+        plan(Op("attention"), levels),
+    )
     quantized = levels["quantization"] == "int8_dynamic"
     assert (mlp.format == "int8") == quantized, "quantization owns the products of the MLP"
     assert qkv.format == levels["precision"], "and leaves every other product to precision"
     if levels["fusion"] == "over":
-        assert (mlp.algorithm, mlp.chunks) == ("over", 1), "over-fusion overrides tiling and launch inside the MLP"
+        assert (mlp.algorithm, mlp.chunks) == ("over", 1), (
+            "over-fusion overrides tiling and launch inside the MLP"
+        )
     else:
         assert mlp.algorithm == qkv.algorithm == {"blocked": "packed"}.get(levels["tiling"], levels["tiling"])
         assert mlp.chunks == (CHUNKS if levels["launch"] == "chunked" else 1)

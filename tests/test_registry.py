@@ -132,7 +132,10 @@ def test_cases_can_be_selected() -> None:
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (Case.of("toy", "rihgt", "cpu", "f32", mutants.SIZES), "unknown variant of toy 'rihgt': did you mean right"),
+        (
+            Case.of("toy", "rihgt", "cpu", "f32", mutants.SIZES),
+            "unknown variant of toy 'rihgt': did you mean right",
+        ),
         (Case.of("toy", "right", "cuda", "f32", mutants.SIZES), "unknown backend of toy/right 'cuda'"),
         (Case.of("toy", "right", "cpu", "f16", mutants.SIZES), "unknown dtype of toy 'f16'"),
         (Case.of("toy", "right", "cpu", "f32", {"m": 4}), "sizes of toy are m, n, got m"),
@@ -176,5 +179,7 @@ def test_triton_says_how_to_run_it_without_a_gpu(monkeypatch: pytest.MonkeyPatch
 
 
 def test_listing_the_mechanisms_imports_no_torch() -> None:
-    code = "import sys; from flashperf import registry; registry.mechanisms(); assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from flashperf import registry; registry.mechanisms(); assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

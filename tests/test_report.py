@@ -13,13 +13,14 @@ import pytest
 import samples
 from rich.console import Console
 
-from flashperf.records import Advice, Interval
+from flashperf.records import Advice, Interval, Metric
 from flashperf.report import (
     attribution_table,
     console_for,
     headline,
     noise_reason,
     print_explanation,
+    tables,
     to_json,
     words,
 )
@@ -129,7 +130,7 @@ def test_words_cannot_tell_where_the_interval_includes_one(name: str) -> None:
 
 
 def test_words_of_a_partial_result_begin_with_what_it_rests_on() -> None:
-    assert words(samples.partial())[0] == "Partial result (interrupted): 12 runs by 1 worker."
+    assert words(samples.partial())[0] == "Partial result (interrupted): 12 runs by 1 process."
 
 
 def test_one_switch_has_no_interactions() -> None:
@@ -159,6 +160,31 @@ def test_the_noise_reason_gives_width_and_cause() -> None:
     reason = noise_reason(samples.nothing())
     assert "±0.060 in log units" in reason
     assert "load 3.4 on 2 cores" in reason
+
+
+def test_the_noise_reason_of_a_single_process_claims_no_width() -> None:
+    assert noise_reason(samples.partial()).startswith(
+        "some shares have no interval yet; the machine was busy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "better", "said"),
+    [
+        (samples.ratio(1.2), "lower", "worse"),
+        (samples.ratio(1.2), "higher", "better"),
+        (samples.ratio(0.8), "lower", "better"),
+        (samples.ratio(0.8), "higher", "worse"),
+        (samples.ratio(1.2), "", ""),
+        (samples.ratio(1.001), "lower", "can't tell"),
+        (samples.exactly(1.001), "lower", "same"),
+        (samples.exactly(1.003), "lower", "worse"),
+        (None, "lower", ""),
+    ],
+)
+def test_better_and_worse(ratio: Interval | None, better: str, said: str) -> None:
+    one = samples.amount(1.0)
+    assert tables.better(Metric("m", "s", better, one, one, ratio))[0] == said
 
 
 def test_json_is_strict_and_complete() -> None:

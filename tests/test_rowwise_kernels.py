@@ -43,6 +43,7 @@ KERNELS = {
     "silu": (silu, ["n"], "n", {}),
     "gelu": (gelu, ["n"], "n", {}),
     "exp": (np.exp, ["n"], "n", {}),
+    "add": (lambda a, b: a + b, ["n", "n"], "n", {}),
     "multiply": (lambda a, b: a * b, ["n", "n"], "n", {}),
     "swiglu": (lambda gate, up: silu(gate) * up, ["n", "n"], "n", {}),
     "rsqrt_eps": (lambda x: 1 / np.sqrt(x + EPS), ["r"], "r", {"eps": EPS}),
@@ -99,6 +100,16 @@ def test_updates_in_place(level, dtype):
         )()
         assert_close(x.values(), total, rounding(dtype), smallest(dtype))
         assert_close(y.values(), rmsnorm(x.values(), weight.values()), rounding(dtype), smallest(dtype))
+        total, again = Guarded((3, cols), dtype), Guarded((3, cols), dtype)
+        before = x.values()
+        native.library(level).prepare(
+            f"add_rmsnorm_{dtype}", x.array, delta.array, weight.array, total.array, again.array, eps=EPS
+        )()
+        assert_close(total.values(), before + delta.values(), rounding(dtype), smallest(dtype))
+        assert_close(
+            again.values(), rmsnorm(total.values(), weight.values()), rounding(dtype), smallest(dtype)
+        )
+        np.testing.assert_array_equal(x.values(), before)
         flat, flat_delta = x.array.reshape(-1), delta.array.reshape(-1)
         again = x.values() + delta.values()
         native.library(level).prepare(f"accumulate_{dtype}", flat, flat_delta)()

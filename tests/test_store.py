@@ -1,4 +1,4 @@
-"""Records: what is written can be read, a cut-off end is tolerated, anything else wrong is named with its line."""
+"""Records: what is written can be read, a cut-off end is tolerated, and what else is wrong is named."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_written_lines_are_read_back(tmp_path: Path) -> None:
 def test_every_line_is_on_disk_when_write_returns(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\nfrom flashperf.store import RecordWriter\n"
-        "writer = RecordWriter(sys.argv[1])\nwriter.write('sample', n=1)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "writer = RecordWriter(sys.argv[1])\nwriter.write('sample', n=1)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     path = tmp_path / "killed.jsonl"
     done = subprocess.run([sys.executable, "-c", code, str(path)], timeout=60)
@@ -98,8 +99,8 @@ def header(**changes: object) -> str:
         ('{"kind": "header"' + " " * (1 << 21), "is not a record of flashperf"),
     ],
     ids=[
-        "empty", "blank", "json", "text", "cut_header", "program", "kind", "newer", "schema_text", "schema_bool",
-        "deep", "one_long_line",
+        "empty", "blank", "json", "text", "cut_header", "program", "kind", "newer", "schema_text",
+        "schema_bool", "deep", "one_long_line",
     ],
 )  # fmt: skip
 def test_a_foreign_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -141,7 +142,9 @@ def test_a_folder_that_can_not_be_written_is_said(tmp_path: Path, monkeypatch: p
         RecordWriter(tmp_path / "r.jsonl")
 
 
-def test_a_full_disk_is_said_and_what_is_there_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_and_what_is_there_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = RecordWriter(tmp_path / "r")
     writer.write("a")
 
@@ -190,7 +193,10 @@ def test_a_measurement_survives_the_record(tmp_path: Path, environment: Environm
 
 def test_numbers_without_a_json_form_survive() -> None:
     for value in (math.inf, -math.inf):
-        assert from_json(Interval, json.loads(json.dumps(to_json(Interval(1.0, -math.inf, value))))).high == value
+        assert (
+            from_json(Interval, json.loads(json.dumps(to_json(Interval(1.0, -math.inf, value))))).high
+            == value
+        )
     assert math.isnan(from_json(float, json.loads(json.dumps(to_json(math.nan)))))
     assert to_json(np.float32(0.5)) == 0.5
     assert to_json({"path": Path("a"), 1: None}) == {"path": "a", "1": None}

@@ -78,7 +78,7 @@ def test_training_drops_heldout_topics_and_repeats():
 
 def test_docstrings_are_found_by_path_and_outermost_first(tmp_path: Path):
     sources = {
-        "b.py": '"""module b"""\ndef f():\n    """b.f"""\n    def g():\n        """b.f.g"""\nasync def h():\n    "b.h"\n',
+        "b.py": '"module b"\ndef f():\n    "b.f"\n    class G:\n        "b.f.G"\nasync def h():\n    "b.h"\n',
         "a/x.py": 'class C:\n    """\n    a.x.C\n    """\nNO = "docstring"\n',
         "test/t.py": '"""left out"""',
         "a/tests/t.py": '"""left out"""',
@@ -89,7 +89,7 @@ def test_docstrings_are_found_by_path_and_outermost_first(tmp_path: Path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(source, encoding="utf-8")
     found = [docstring for docstring in text.library_docstrings(tmp_path) if docstring]
-    assert found == ["a.x.C", "module b", "b.f", "b.h", "b.f.g"]
+    assert found == ["a.x.C", "module b", "b.f", "b.h", "b.f.G"]
 
 
 def test_another_pythons_text_names_the_python_it_must_be(monkeypatch: pytest.MonkeyPatch):

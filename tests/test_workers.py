@@ -15,7 +15,7 @@ from flashperf.explain.factory import load_factory, target_of
 from flashperf.worker import WorkerProcess, was_stolen_from
 from flashperf.workers import Worker, WorkerError, WorkerPool
 
-FACTORY = '''
+FACTORY = """
 import os, sys, time
 print("a module that prints when it is loaded")
 
@@ -30,7 +30,7 @@ def factory(size, mode="a"):
             os.abort()
         return sum(range(1000 if size == "small" else 20000))
     return run
-'''
+"""
 STANDARD, FLASH = {"size": "small"}, {"size": "large"}
 SUBJECT = "flashperf.explain.factory:FactorySubject"
 
@@ -65,7 +65,9 @@ def test_a_worker_that_is_killed_is_named_with_its_signal(pool: WorkerPool) -> N
 
 
 def test_an_abort_inside_a_callable_is_reported_not_hung(file: Path) -> None:
-    with WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {**FLASH, "mode": "dies"}) as started:
+    with WorkerPool(
+        1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {**FLASH, "mode": "dies"}
+    ) as started:
         with pytest.raises(WorkerError, match=f"signal {signal.SIGABRT.value}"):
             started.workers[0].ask("group", masks=[3], lead_in=False)
 
@@ -78,7 +80,10 @@ def test_no_process_is_left_when_the_pool_closes(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("size", "message"),
-    [("broken", "the factory failed for size=broken: RuntimeError: no such size"), ("data", "returned a int")],
+    [
+        ("broken", "the factory failed for size=broken: RuntimeError: no such size"),
+        ("data", "returned a int"),
+    ],
 )
 def test_a_factory_that_fails_is_a_user_error(file: Path, size: str, message: str) -> None:
     with WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {"size": size}) as started:

@@ -8,14 +8,15 @@
 
 namespace flashperf::simd {
 
-// The accumulators of a product: kRows x kVectors vectors, which with the operands just fit the 32 (AVX-512) or
-// 16 registers, and are at least the 8 independent chains that two units with a latency of 4 cycles need.
+// The accumulators of a product: kRows x kVectors vectors, which with the operands just fit the 32 (AVX-512)
+// or 16 registers, and are at least the 8 independent chains that two units with a latency of 4 cycles need.
 #if defined(__AVX512F__)
 constexpr int kRows = 8, kVectors = 3;
 #else
 constexpr int kRows = 4, kVectors = 2;
 #endif
-constexpr int64_t kKeys = 64;  // keys per block: K and V of a block stay in the L1 cache between their uses
+constexpr int kLanes = kVectors * kWidth;  // rows of a tile
+constexpr int64_t kKeys = 64;  // keys per block: its K and V stay in the L1 cache between their uses
 
 // Memory of one thread that only grows: a bound call allocates the first time it runs, at most.
 inline float* scratch(int64_t floats) {
@@ -28,51 +29,55 @@ inline float* scratch(int64_t floats) {
 
 inline int64_t padded(int64_t n) { return (n + kWidth - 1) / kWidth * kWidth; }
 
-inline vf shuffle(vf a, vf b, vi index) {
+inline vf shuffle(vf a, vf b, const int32_t (&lane)[kWidth]) {  // lanes of b count on from kWidth
 #if defined(__clang__)
   vf y;
-  for (int l = 0; l < kWidth; ++l) y[l] = index[l] < kWidth ? a[index[l]] : b[index[l] - kWidth];
+  for (int l = 0; l < kWidth; ++l) y[l] = lane[l] < kWidth ? a[lane[l]] : b[lane[l] - kWidth];
   return y;
 #else
-  return __builtin_shuffle(a, b, index);
+  return __builtin_shuffle(a, b, *reinterpret_cast<const vi*>(lane));
 #endif
 }
 
-// Which lane of (a, b) goes to lane l when a and b trade the lanes that differ in bit `step`.
-template <class Choose>
-inline vi lanes(Choose choose) {
-  vi index;
-  for (int l = 0; l < kWidth; ++l) index[l] = choose(l);
-  return index;
-}
-
-// x[i][l] becomes x[l][i]: log2(kWidth) rounds in which rows trade ever larger halves.
-inline void transpose(vf (&x)[kWidth]) {
-#pragma GCC unroll 4
-  for (int step = 1; step < kWidth; step *= 2) {
-    const vi low = lanes([step](int l) { return l & step ? kWidth + l - step : l; });
-    const vi high = lanes([step](int l) { return l & step ? kWidth + l : l + step; });
-#pragma GCC unroll 16
-    for (int i = 0; i < kWidth; ++i) {
-      if (i & step) continue;
-      const vf a = x[i], b = x[i + step];
-      x[i] = shuffle(a, b, low);
-      x[i + step] = shuffle(a, b, high);
+// How two vectors trade the lanes whose number has bit `Step`, as index tables that the compiler knows.
+template <int Step>
+struct Trade {
+  int32_t low[kWidth] = {}, high[kWidth] = {}, kept[kWidth] = {}, crossed[kWidth] = {};
+  constexpr Trade() {
+    for (int l = 0; l < kWidth; ++l) {
+      low[l] = l & Step ? kWidth + l - Step : l;
+      high[l] = l & Step ? kWidth + l : l + Step;
+      kept[l] = l & Step ? kWidth + l : l;
+      crossed[l] = l & Step ? kWidth + l - Step : l + Step;
     }
   }
+};
+template <int Step>
+alignas(64) constexpr Trade<Step> kTrade{};
+
+// x[i][l] becomes x[l][i]: log2(kWidth) rounds in which rows trade ever larger halves.
+template <int Step = 1>
+inline void transpose(vf (&x)[kWidth]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kWidth; ++i) {
+    if (i & Step) continue;
+    const vf a = x[i], b = x[i + Step];
+    x[i] = shuffle(a, b, kTrade<Step>.low);
+    x[i + Step] = shuffle(a, b, kTrade<Step>.high);
+  }
+  if constexpr (Step * 2 < kWidth) transpose<Step * 2>(x);
 }
 
 // Lane i of the result is the sum over the lanes of x[i]: a third of the work of kWidth sums one by one.
+template <int Step = 1>
 inline vf sums_of_each(vf (&x)[kWidth]) {
-#pragma GCC unroll 4
-  for (int step = 1; step < kWidth; step *= 2) {
-    const vi kept = lanes([step](int l) { return l & step ? kWidth + l : l; });
-    const vi traded = lanes([step](int l) { return l & step ? kWidth + l - step : l + step; });
-#pragma GCC unroll 16
-    for (int i = 0; i < kWidth; i += 2 * step)
-      x[i] = shuffle(x[i], x[i + step], kept) + shuffle(x[i], x[i + step], traded);
+#pragma GCC unroll 8
+  for (int i = 0; i < kWidth; i += 2 * Step) {
+    const vf a = x[i], b = x[i + Step];
+    x[i] = shuffle(a, b, kTrade<Step>.kept) + shuffle(a, b, kTrade<Step>.crossed);
   }
-  return x[0];
+  if constexpr (Step * 2 < kWidth) return sums_of_each<Step * 2>(x);
+  else return x[0];
 }
 
 // Where the operands of a product lie: a[r][k] at a[r * row + k * step], b[k][.] at b[k * b_row].
@@ -85,7 +90,8 @@ struct Operands {
   int64_t depth;
 };
 
-// c[r][0..V vectors] = (fresh ? 0 : c) + sum over k of a[r][k] * b[k][...]; the last vector has `tail` elements.
+// c[r][0..V vectors] = (fresh ? 0 : c) + sum over k of a[r][k] * b[k][...]; the last vector has `tail`
+// elements.
 template <int R, int V, bool Tail, class B>
 inline void multiply_tile(const Operands<B>& p, float* c, int64_t c_row, bool fresh, int64_t tail) {
   vf sum[R][V] = {};
@@ -146,13 +152,14 @@ inline const float* as_floats(const T* x, int64_t n, float* buffer) {
 
 // to[c][r] = from[r][c] * scale for `rows` <= kWidth rows; lanes beyond the last row become 0.
 template <class T>
-inline void transpose_in(const T* from, int64_t from_row, int64_t rows, int64_t cols, float* to, int64_t to_row,
-                         float scale) {
+inline void transpose_in(const T* from, int64_t from_row, int64_t rows, int64_t cols, float* to,
+                         int64_t to_row, float scale) {
   for (int64_t c = 0; c < cols; c += kWidth) {
     const int64_t n = std::min<int64_t>(kWidth, cols - c);
     vf square[kWidth] = {};
     for (int64_t r = 0; r < rows; ++r)
-      square[r] = scale * (n == kWidth ? load(from + r * from_row + c) : load_part(from + r * from_row + c, n));
+      square[r] =
+          scale * (n == kWidth ? load(from + r * from_row + c) : load_part(from + r * from_row + c, n));
     transpose(square);
     for (int64_t j = 0; j < n; ++j) store(to + (c + j) * to_row, square[j]);
   }
@@ -160,7 +167,8 @@ inline void transpose_in(const T* from, int64_t from_row, int64_t rows, int64_t 
 
 // to[r][c] = from[c][r]: the way back, for `rows` <= kWidth rows.
 template <class T>
-inline void transpose_out(const float* from, int64_t from_row, int64_t rows, int64_t cols, T* to, int64_t to_row) {
+inline void transpose_out(const float* from, int64_t from_row, int64_t rows, int64_t cols, T* to,
+                          int64_t to_row) {
   for (int64_t c = 0; c < cols; c += kWidth) {
     const int64_t n = std::min<int64_t>(kWidth, cols - c);
     vf square[kWidth] = {};

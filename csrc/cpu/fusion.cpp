@@ -19,15 +19,15 @@ void rmsnorm(const T* x, const T* weight, T* y, int64_t rows, int64_t cols, floa
     normalise_row(x, weight, y, cols, sum_of(cols, x, [](vf v) { return v * v; }), eps);
 }
 
-// x += delta, rounded to T; the sum of squares of what was stored.
+// total = x + delta, rounded to T (it may be x itself); returns the sum of squares of what was stored.
 template <class T>
-float add_and_square(T* x, const T* delta, int64_t cols) {
+float add_and_square(const T* x, const T* delta, T* total, int64_t cols) {
   vf partial[kUnroll] = {};
   int64_t i = 0;
   for (; i + kUnroll * kWidth <= cols; i += kUnroll * kWidth) {
     for (int u = 0; u < kUnroll; ++u) {
       const vf v = load(x + i + u * kWidth) + load(delta + i + u * kWidth);
-      store(x + i + u * kWidth, v);
+      store(total + i + u * kWidth, v);
       const vf stored = rounded_to<T>(v);
       partial[u] += stored * stored;
     }
@@ -35,7 +35,7 @@ float add_and_square(T* x, const T* delta, int64_t cols) {
   for (; i < cols; i += kWidth) {
     const int64_t n = cols - i < kWidth ? cols - i : kWidth;
     const vf v = load_part(x + i, n) + load_part(delta + i, n);
-    store_part(x + i, v, n);
+    store_part(total + i, v, n);
     const vf stored = rounded_to<T>(v);
     partial[0] += stored * stored;
   }
@@ -45,7 +45,15 @@ float add_and_square(T* x, const T* delta, int64_t cols) {
 template <class T>
 void residual_rmsnorm(T* x, const T* delta, const T* weight, T* y, int64_t rows, int64_t cols, float eps) {
   for (int64_t r = 0; r < rows; ++r, x += cols, delta += cols, y += cols)
-    normalise_row(x, weight, y, cols, add_and_square(x, delta, cols), eps);
+    normalise_row(x, weight, y, cols, add_and_square(x, delta, x, cols), eps);
+}
+
+// The same with the sum in an array of its own.
+template <class T>
+void add_rmsnorm(const T* x, const T* delta, const T* weight, T* total, T* y, int64_t rows, int64_t cols,
+                 float eps) {
+  for (int64_t r = 0; r < rows; ++r, x += cols, delta += cols, total += cols, y += cols)
+    normalise_row(total, weight, y, cols, add_and_square(x, delta, total, cols), eps);
 }
 
 template <class T>
@@ -57,27 +65,6 @@ template <class T>
 void bias_gelu(const T* x, const T* bias, T* y, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; ++r, x += cols, y += cols)
     map(cols, y, [](vf v, vf b) { return gelu(v + b); }, x, bias);
-}
-
-// y = exp(x - peak); returns the sum of y.
-float exponentials(const float* x, float* y, int64_t cols, float peak) {
-  vf partial[kUnroll] = {};
-  int64_t i = 0;
-  for (; i + kUnroll * kWidth <= cols; i += kUnroll * kWidth) {
-    vf e[kUnroll];
-    for (int u = 0; u < kUnroll; ++u) e[u] = exp(load(x + i + u * kWidth) - peak);
-    for (int u = 0; u < kUnroll; ++u) {
-      store(y + i + u * kWidth, e[u]);
-      partial[u] += e[u];
-    }
-  }
-  for (; i < cols; i += kWidth) {
-    const int64_t n = cols - i < kWidth ? cols - i : kWidth;
-    const vf e = exp(load_part(x + i, n, -INFINITY) - peak);
-    store_part(y + i, e, n);
-    partial[0] += e;
-  }
-  return sum((partial[0] + partial[1]) + (partial[2] + partial[3]));
 }
 
 // A row that is -inf throughout gives NaN, as in torch. For half types exp is computed twice: rounding it to
@@ -99,6 +86,7 @@ void softmax(const T* x, T* y, int64_t rows, int64_t cols) {
 
 FP_KERNEL_TYPES("rmsnorm", rmsnorm, "x[r,c] weight[c] -> y[r,c]; r c eps")
 FP_KERNEL_TYPES("residual_rmsnorm", residual_rmsnorm, "~x[r,c] delta[r,c] weight[c] -> y[r,c]; r c eps")
+FP_KERNEL_TYPES("add_rmsnorm", add_rmsnorm, "x[r,c] delta[r,c] weight[c] -> total[r,c] y[r,c]; r c eps")
 FP_KERNEL_TYPES("swiglu", swiglu, "gate[n] up[n] -> y[n]; n")
 FP_KERNEL_TYPES("bias_gelu", bias_gelu, "x[r,c] bias[c] -> y[r,c]; r c")
 FP_KERNEL_TYPES("softmax", softmax, "x[r,c] -> y[r,c]; r c")

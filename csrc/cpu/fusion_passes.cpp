@@ -12,6 +12,11 @@ void accumulate(T* x, const T* delta, int64_t n) {
 }
 
 template <class T>
+void add(const T* a, const T* b, T* y, int64_t n) {
+  map(n, y, [](vf v, vf w) { return v + w; }, a, b);
+}
+
+template <class T>
 void square(const T* x, T* y, int64_t n) {
   map(n, y, [](vf v) { return v * v; }, x);
 }
@@ -101,6 +106,7 @@ void add_cols(const T* x, const T* w, T* y, int64_t rows, int64_t cols) {
 }
 
 FP_KERNEL_TYPES("accumulate", accumulate, "~x[n] delta[n]; n")
+FP_KERNEL_TYPES("add", add, "a[n] b[n] -> y[n]; n")
 FP_KERNEL_TYPES("square", square, "x[n] -> y[n]; n")
 FP_KERNEL_TYPES("silu", silu_pass, "x[n] -> y[n]; n")
 FP_KERNEL_TYPES("gelu", gelu_pass, "x[n] -> y[n]; n")

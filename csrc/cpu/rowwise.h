@@ -47,4 +47,25 @@ inline float largest_of(int64_t n, const T* x) {
   return largest(maximum(maximum(partial[0], partial[1]), maximum(partial[2], partial[3])));
 }
 
+// y = exp(x - peak); returns the sum of y. In place too.
+inline float exponentials(const float* x, float* y, int64_t cols, float peak) {
+  vf partial[kUnroll] = {};
+  int64_t i = 0;
+  for (; i + kUnroll * kWidth <= cols; i += kUnroll * kWidth) {
+    vf e[kUnroll];
+    for (int u = 0; u < kUnroll; ++u) e[u] = exp(load(x + i + u * kWidth) - peak);
+    for (int u = 0; u < kUnroll; ++u) {
+      store(y + i + u * kWidth, e[u]);
+      partial[u] += e[u];
+    }
+  }
+  for (; i < cols; i += kWidth) {
+    const int64_t n = cols - i < kWidth ? cols - i : kWidth;
+    const vf e = exp(load_part(x + i, n, -INFINITY) - peak);
+    store_part(y + i, e, n);
+    partial[0] += e;
+  }
+  return sum((partial[0] + partial[1]) + (partial[2] + partial[3]));
+}
+
 }  // namespace flashperf::simd

@@ -24,7 +24,7 @@ from flashperf.report.numbers import (
 from flashperf.report.ranges import Axis, Mark, axis_svg, range_svg
 from flashperf.report.tables import better, environment_rows
 from flashperf.report.terminal import footnotes
-from flashperf.report.words import decimals, interaction_summary, pair_effect, reasons
+from flashperf.report.words import decimals, interaction_summary, pair_effect, reasons, worked
 
 KINDS = {"slows": "slows", "helps": "helps", "can't tell": "unclear"}
 
@@ -36,7 +36,7 @@ def verdict(explanation: Explanation, warning: str) -> dict[str, Any]:
     basis = (
         [f"{found.total.confidence * 100:.3g} % interval {ratio['interval']}"] if ratio["interval"] else []
     )
-    basis.append(f"{found.runs} runs by {found.workers} process{'es' if found.workers > 1 else ''}")
+    basis.append(worked(found))
     basis.append("busy machine" if explanation.busy else "quiet machine")
     if explanation.partial:
         basis.append(f"partial: {clean(found.stopped)}")

@@ -28,6 +28,7 @@ from flashperf.report.numbers import (
 from flashperf.report.words import confirmed_interactions, decimals, interaction_summary, pair_effect
 
 BAR_CELLS = 10
+SAME = 0.002  # exact values that are closer than this are not called better or worse
 _BOX = box.Box(str(box.SIMPLE_HEAD), ascii=True)  # one rule under the head; kept as it is in any encoding
 _STYLES = {SLOWS: "red", HELPS: "green", UNCLEAR: "dim"}
 
@@ -41,7 +42,7 @@ def environment_rows(environment: Environment) -> list[tuple[str, str]]:
         load.append(f"load {environment.load_1min:.2f}")
     if environment.pressure_some_avg10 is not None:
         load.append(f"CPU pressure {environment.pressure_some_avg10:.1f} %")
-    versions = [f"{name} {version}" for name, version in environment.versions.items()]
+    versions = [f"{name} {version}" for name, version in environment.versions.items() if "pytest" not in name]
     software = [f"Python {environment.python}", *versions, environment.compiler, environment.driver]
     commit = environment.commit[:12] + (" with changes" if environment.dirty else "")
     rows = [
@@ -93,9 +94,11 @@ def better(metric: Metric) -> tuple[str, str]:
     """``better`` or ``worse`` for Flash, where the metric has a good direction and the ratio is clear."""
     if metric.ratio is None or not metric.better:
         return "", ""
-    verdict = effect(metric.ratio)
+    verdict, exact = effect(metric.ratio), metric.ratio.low == metric.ratio.high
+    if exact and abs(metric.ratio.value - 1) < SAME:
+        return "same", "dim"
     if verdict == UNCLEAR:
-        return ("same", "dim") if metric.ratio.low == metric.ratio.high else ("can't tell", "dim")
+        return UNCLEAR, "dim"
     good = (verdict == HELPS) == (metric.better == "lower")
     return ("better", "green") if good else ("worse", "red")
 

@@ -19,7 +19,7 @@ from flashperf.report.tables import (
     interactions_table,
     metrics_table,
 )
-from flashperf.report.words import words
+from flashperf.report.words import words, worked
 
 WIDTH = 80
 #: one character for one, so that columns still line up
@@ -72,7 +72,7 @@ def sections(explanation: Explanation) -> list[tuple[str, list[RenderableType]]]
     ]
     if explanation.metrics:
         parts.append(
-            ("Standard against Flash", [metrics_table(explanation.metrics), *_why_missing(explanation)])
+            ("Standard against Flash", [metrics_table(explanation.metrics), *_metric_notes(explanation)])
         )
     parts.append(
         (
@@ -94,8 +94,12 @@ def sections(explanation: Explanation) -> list[tuple[str, list[RenderableType]]]
     return parts
 
 
-def _why_missing(explanation: Explanation) -> list[Text]:
-    return [Text(f"{clean(m.name)}: {clean(m.note)}", "dim") for m in explanation.metrics if m.note]
+def _metric_notes(explanation: Explanation) -> list[Text]:
+    """A line per note, after the names of the metrics that share it."""
+    named: dict[str, list[str]] = {}
+    for metric in explanation.metrics:
+        named.setdefault(clean(metric.note), []).append(clean(metric.name))
+    return [Text(f"{', '.join(names)}: {note}", "dim") for note, names in named.items() if note]
 
 
 def footnotes(attribution: Attribution) -> str:
@@ -106,8 +110,7 @@ def footnotes(attribution: Attribution) -> str:
         said += f"percent is of the log {'speed-up' if gain else 'slowdown'}; "
     if any(effect(share.share) == HELPS for share in attribution.shares):
         said += "█ slows, ▒ helps; "
-    workers = "1 process" if attribution.workers == 1 else f"{attribution.workers} processes"
-    work = f"{workers}, {attribution.runs} runs in {attribution.seconds:.0f} s"
+    work = f"{worked(attribution)} in {attribution.seconds:.0f} s"
     repeats = f" ({attribution.repeated} repeated, disturbed by the machine)" if attribution.repeated else ""
     return f"{said}{work}{repeats}; stopped: {clean(attribution.stopped)}."
 

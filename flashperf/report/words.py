@@ -55,8 +55,13 @@ def decimals(attribution: Attribution) -> int:
 
 def _partial(attribution: Attribution) -> str:
     """What a run that ended early rests on."""
-    workers = "1 worker" if attribution.workers == 1 else f"{attribution.workers} workers"
-    return f"Partial result ({clean(attribution.stopped)}): {attribution.runs} runs by {workers}."
+    return f"Partial result ({clean(attribution.stopped)}): {worked(attribution)}."
+
+
+def worked(attribution: Attribution) -> str:
+    """``936 runs by 9 processes``."""
+    workers = "1 process" if attribution.workers == 1 else f"{attribution.workers} processes"
+    return f"{attribution.runs} runs by {workers}"
 
 
 def _verdict(total: Interval) -> str:
@@ -185,14 +190,13 @@ def _advice(advice: Advice) -> str:
 def noise_reason(explanation: Explanation) -> str:
     """Why an attribution is not precise: the width that was reached, the machine, and what would help."""
     attribution, environment = explanation.attribution, explanation.environment
-    width = f"the widest share is known to ±{attribution.widest_half_width_log:.3f} in log units"
+    width = "some shares have no interval yet"
+    if math.isfinite(attribution.widest_half_width_log):
+        width = f"the widest share is known to ±{attribution.widest_half_width_log:.3f} in log units"
     if attribution.widest_half_width_percent is not None:
         width += f" (±{attribution.widest_half_width_percent:.1f} points of the log slowdown)"
     reasons = [f"the machine was busy: {clean(environment.busy_reason) or 'see the environment'}"]
     if not (explanation.busy or environment.busy):
         reasons = []
-    if attribution.stopped != "interrupted":
-        reasons.append(
-            f"{attribution.workers} workers made {attribution.runs} runs in {attribution.seconds:.0f} s"
-        )
+    reasons.append(f"{worked(attribution)} in {attribution.seconds:.0f} s")
     return f"{width}; {'; '.join(reasons)}. A longer --budget or a quieter machine narrows it."
