@@ -1,13 +1,14 @@
-"""No kernel touches memory beside its arrays: every one runs with a forbidden page right before or after each.
+"""No kernel touches memory beside its arrays: every one runs with a forbidden page on either side of each.
 
-A stray access ends the process, so each instruction-set level runs in a process of its own, which says what it is
-about to run.
+A stray access ends the process, so each instruction-set level runs in a process of its own, which says what
+it is about to run.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import re
 import subprocess
 import sys
 
@@ -39,7 +40,7 @@ def fenced(shape: tuple[int, ...], dtype: str, at_end: bool) -> np.ndarray:
 
 def dimensions(signature: native.Signature, sizes: tuple[int, ...]) -> dict[str, int]:
     """A value for every dimension that the signature names."""
-    names = [d for a in signature.arrays for d in a.dims if d.isidentifier()]
+    names = [name for a in signature.arrays for d in a.dims for name in re.findall(r"[a-z_]\w*", d)]
     values = {name: sizes[i % len(sizes)] for i, name in enumerate(dict.fromkeys(names))}
     if signature.kernel.startswith("rope_append"):  # w = 3 * heads * e, e even: more than the grammar can say
         values["e"] += values["e"] % 2
@@ -63,7 +64,8 @@ def run_all(level: str) -> None:
                 for argument, array in zip(signature.arrays, arrays, strict=True):
                     if argument.name in ("position", "extent"):  # as many keys as there are
                         array[...] = values["t"] - (argument.name == "position")
-                scalars = {name: 1 for name, _ in signature.scalars if name not in values}
+                inferred = {d for a in signature.arrays for d in a.dims}
+                scalars = {n: values.get(n, 1) for n, _ in signature.scalars if n not in inferred}
                 library.prepare(kernel, *arrays, **scalars)()
 
 

@@ -153,6 +153,7 @@ def test_a_noisy_or_partial_result_warns_under_the_verdict() -> None:
     assert "Mind the noise" in page("nothing").text
     assert "load 3.4 on 2 cores" in page("nothing").text
     assert "Mind the noise" in page("partial").text
+    assert "no interval yet · 12 runs by 1 process · busy machine" in page("partial").text
     assert "Mind the noise" not in page("paradox").text
 
 
@@ -162,6 +163,7 @@ def test_the_interaction_matrix_has_each_pair_once() -> None:
     assert cells.count("more") == 1
     assert cells.count("less") == 1
     assert cells.count("tried") == 1
+    assert "matrix" not in source("partial").partition("</style>")[2]
 
 
 def test_raw_samples_and_the_summary_are_in_the_page() -> None:

@@ -57,8 +57,6 @@ def attribute(
     ]
     interactions, detectable = confirm_interactions(observations, active)
     notes = [*workers.notes, *_notes(workers, shares, prediction, prediction_cold)]
-    if interactions and detectable and not any(interaction.confirmed for interaction in interactions):
-        notes.append(f"no interaction found above {(detectable - 1) * 100:.2g} %")
     percents = [share.percent.half_width for share in shares if share.percent]
     unexplained = [abs(math.log(share.unexplained.value)) for share in shares if share.unexplained]
     return Attribution(

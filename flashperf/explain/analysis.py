@@ -20,7 +20,7 @@ from flashperf.attribution import (
     predict,
     standard_seconds,
 )
-from flashperf.errors import UserError
+from flashperf.errors import EXIT_TOO_NOISY, UserError
 from flashperf.explain.metrics import pipeline_metrics
 from flashperf.explain.planned import isolated_medians, unpack_counts
 from flashperf.records import Advice, Attribution, Environment, Explanation, Interval, Share
@@ -127,7 +127,7 @@ def attribution_of(record: Record) -> Attribution:
             stopped=end["stopped"],
         )
     except ValueError as error:
-        raise UserError(f"too little was measured to attribute anything: {error}") from None
+        raise UserError(str(error), EXIT_TOO_NOISY) from None
 
 
 def advice_of(record: Record) -> Advice | None:

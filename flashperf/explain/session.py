@@ -5,6 +5,7 @@ Every answer of a worker is written to the record before it is used, so a run th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from flashperf.attribution import (
     screen_interactions,
 )
 from flashperf.progress import ProgressSink
-from flashperf.records import Attribution
+from flashperf.records import Attribution, Interval
 from flashperf.store import RecordWriter
 from flashperf.workers import Worker, WorkerPool
 
@@ -179,8 +180,10 @@ class Session:
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), lines)
 
 
-def _ratio(interval: Any) -> str:
-    return f"x{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+def _ratio(interval: Interval) -> str:
+    if interval.high == math.inf:
+        return f"×{interval.value:.3f}"  # one worker: no interval yet
+    return f"×{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def measure_advice(session: Session, bit: int, reserve_s: float) -> None:

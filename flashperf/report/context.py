@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,9 +34,8 @@ def verdict(explanation: Explanation, warning: str) -> dict[str, Any]:
     """What stands at the top: subject, the ratio and what it rests on, the reasons, a warning."""
     found = explanation.attribution
     ratio = _pair(found.total, decimals(found), "×")
-    basis = (
-        [f"{found.total.confidence * 100:.3g} % interval {ratio['interval']}"] if ratio["interval"] else []
-    )
+    level = f"{found.total.confidence * 100:.3g} % interval {ratio['interval']}"
+    basis = [level if bounded(found.total) else "no interval yet"]
     basis.append(worked(found))
     basis.append("busy machine" if explanation.busy else "quiet machine")
     if explanation.partial:
@@ -74,6 +74,8 @@ def metrics(rows: Sequence[Metric]) -> dict[str, Any]:
 
 def _pair(interval: Interval, places: int = 2, sign: str = "") -> dict[str, str]:
     """A value and its interval as two strings, so that the page can set the interval smaller."""
+    if math.isnan(interval.value):
+        return {"value": "–", "interval": ""}
     value = fixed(interval.value, places + (interval.low == interval.high))
     if interval.low == interval.high:
         return {"value": sign + value, "interval": ""}
@@ -111,6 +113,7 @@ def _row(share: Share, places: int, axis: Axis) -> dict[str, Any]:
         "standard": clean(share.standard),
         "flash": clean(share.flash),
         "active": share.active,
+        "same": share.standard == share.flash,
     }
     if share.active:
         kind = KINDS[effect(share.share)]
@@ -144,7 +147,7 @@ def interactions(found: Attribution) -> dict[str, Any]:
         rows.append({"name": clean(name), "cells": cells})
     return {
         "names": [clean(name) for name in names[:-1]],
-        "rows": rows[1:],
+        "rows": rows[1:] if found.interactions else [],
         "summary": "" if confirmed else interaction_summary(found),
         "confirmed": [_sentence(pair) for pair in confirmed],
     }
@@ -214,7 +217,8 @@ def machine(explanation: Explanation) -> dict[str, Any]:
     """The environment, how much was measured, how wide the intervals are, and every note."""
     found = explanation.attribution
     points = found.widest_half_width_percent
-    widest = f"±{found.widest_half_width_log:.3f} in log units"
+    width = found.widest_half_width_log
+    widest = f"±{width:.3f} in log units" if math.isfinite(width) else "no interval yet"
     if points is not None:
         widest += (
             f", ±{points:.1f} points of the log {'slowdown' if effect(found.total) == SLOWS else 'speed-up'}"
