@@ -1,7 +1,7 @@
 """likwid-bench (Debian package likwid) as the other side of our streaming kernels.
 
-It measures its kernels itself, so the runs alternate: ours, its, ours, its, each about 0.2 s long. Both count the
-bytes that the program loads and stores; the line that a cached store reads first is in neither number.
+It measures its kernels itself, so the runs alternate: ours, its, ours, its, each about 0.2 s long. Both count
+the bytes that the program loads and stores; the line that a cached store reads first is in neither number.
 """
 
 from __future__ import annotations

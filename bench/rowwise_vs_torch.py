@@ -1,9 +1,9 @@
 """Row-wise, attention and streaming kernels beside torch's and likwid-bench's, one thread, in pairs.
 
-``python bench/rowwise_vs_torch.py [--isa LEVEL] [--part rows,attention,streaming]``. The ratio is their time over
-ours. Targets: softmax and erf-GELU as fast as torch eager, RMSNorm as fast as torch's native layer norm (with the
-residual: as its addition and layer norm), streaming kernels 0.85 of likwid-bench's kernel with the same stores.
-Attention is shown for information.
+``python bench/rowwise_vs_torch.py [--isa LEVEL] [--part rows,attention,streaming]``. The ratio is their time
+over ours. Targets: softmax and erf-GELU as fast as torch eager, RMSNorm as fast as torch's native layer norm
+(with the residual: as its addition and layer norm), streaming kernels 0.85 of likwid-bench's kernel with the
+same stores. Attention is shown for information.
 """
 
 from __future__ import annotations

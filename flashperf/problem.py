@@ -61,14 +61,12 @@ class Problem:
         """Fresh inputs, fresh poisoned outputs (all 64-byte aligned), and the call bound to them."""
         inputs = {name: aligned_like(array) for name, array in self.inputs.items()}
         outputs = {name: aligned_empty(spec.shape, spec.dtype) for name, spec in self.specs.items()}
-        for array in outputs.values():
-            poison(array)
         try:
             call = self.mechanism.bind[self.case.backend](self.case, inputs, outputs)
         except PrepareError as error:
             raise CaseError(f"{self.case.id}: {error}") from error
         for array in outputs.values():
-            poison(array)  # again: work done while binding must not pass for the call's
+            poison(array)  # after binding: work done there must not pass for the call's
         return call, inputs, outputs
 
     def check(self, inputs: Arrays, outputs: Arrays) -> Check:

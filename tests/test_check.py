@@ -166,5 +166,10 @@ def test_outputs_are_judged_together() -> None:
         "reference gives no" in check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(2)}, CLOSE).reason
     )
     assert not check_outputs({}, {}, {}, CLOSE).passed
+    noisy = {"y": np.ones(2, np.float32), "z": np.array([1.0005, 1.0], np.float32)}
+    strict = Tolerance(1e-3, 1e-6, "elements", min_snr_db=100.0)
+    assert check_outputs(specs, noisy, reference, strict).output == "z"
+    swapped = {"y": noisy["z"], "z": np.array([1.0009, 1.0], np.float32)}
+    assert check_outputs(specs, swapped, reference, strict).output == "y"  # the first that fails, not the nearest
     wrong = check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(3), "z": np.ones(2)}, CLOSE)
     assert wrong.reason == "the reference of y has shape (3,), declared (2,)"

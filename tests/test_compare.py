@@ -18,7 +18,7 @@ import flashperf
 from flashperf import compare as compare_module
 from flashperf.compare import ONE_PROCESS_FACTOR, CompareResult, one_process_comparison
 from flashperf.errors import UserError
-from flashperf.pair import Pair, PairSpec
+from flashperf.pair import PairSpec
 from flashperf.pair_run import run_here
 from flashperf.problem import CaseError, WrongResult
 from flashperf.roofline import Roof
@@ -86,8 +86,13 @@ def test_inputs_made_from_a_seed_differ_by_process() -> None:
 
     result = flashperf.compare(softmax, softmax_thrice, inputs=make, budget_s=0.1, processes=2)
     assert result.comparison.processes == 2
-    first, second = (Pair(PairSpec(softmax, softmax, make), seed).inputs["x"] for seed in (0, 1))
-    assert not np.array_equal(first, second)
+    with pytest.raises(WrongResult):  # of the second process: its seed is 1
+        flashperf.compare(
+            lambda x: x * 2,
+            lambda x: x * 2 + (x == 1),
+            inputs=lambda seed: np.full(3, float(seed)),
+            processes=2,
+        )
 
 
 def test_what_can_not_be_sent_is_measured_alone_and_said() -> None:
@@ -243,6 +248,30 @@ def test_elements_left_unwritten_in_new_storage_are_found() -> None:
 
     with pytest.raises(WrongResult):
         quick(lambda x: x * 2, half_written, X)
+
+
+def test_freed_storage_is_poisoned_before_it_can_be_used_again() -> None:
+    """An allocator whose blocks happen to hold the right values would hide what is never written."""
+    pool = [X * 2 for _ in range(3)]
+
+    def unwritten(x: np.ndarray) -> np.ndarray:
+        return next(block for block in pool if sys.getrefcount(block) == 3)  # free: pool, block, argument
+
+    with pytest.raises(WrongResult, match="NaN"):
+        quick(lambda x: x * 2, unwritten, X)
+
+
+def test_twice_the_error_of_a_is_allowed_to_b() -> None:
+    limit = 1024 * 2.0**-24 * 64  # of float32 results up to 64
+    x = np.array([64.0, 1.0], np.float32)
+
+    def off(by: float) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda x: x.copy() if x.dtype == np.float64 else x + np.float32(by)
+
+    assert quick(off(0.8 * limit), off(1.5 * limit), x).error > limit
+    for a, b in ((0.8, 1.7), (0.1, 1.5), (1.2, 0.1)):
+        with pytest.raises(WrongResult):
+            quick(off(a * limit), off(b * limit), x)
 
 
 def test_inputs_must_stay_as_they_are() -> None:

@@ -90,6 +90,8 @@ def test_quota_of_both_cgroup_versions_takes_the_tightest(tmp_path: Path) -> Non
         },
     )
     assert environment.quota_cores(v2) == 2.0
+    write(v2, {"sys/fs/cgroup/outer/inner/cpu.max": "300000 100000\n"})
+    assert environment.quota_cores(v2) == 2.0
     v1 = write(
         tmp_path / "v1",
         {
@@ -194,6 +196,7 @@ def test_energy_sums_packages_and_survives_a_wrap(tmp_path: Path) -> None:
     assert counter.reason == ""
     before = counter.read_uj()
     write(tmp_path, {zone.format(0) + "/energy_uj": "7000000", zone.format(1) + "/energy_uj": "1000"})
+    write(tmp_path, {zone.format("0:0") + "/energy_uj": "500007"})
     assert counter.joules(before, counter.read_uj()) == pytest.approx(2.0 + 0.002)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import subprocess
 import sys
@@ -109,9 +110,9 @@ def test_an_entry_point_that_does_not_load_is_an_error(package: str, monkeypatch
 
 def test_cases_start_with_the_standard() -> None:
     mechanism = mutants.mechanism(quick=mutants.right, wrong=mutants.right)
-    found = registry.cases(mechanism, "bench")
-    assert [c.variant for c in found] == ["right", "quick", "wrong"]
-    assert found[1].id == "toy/quick/cpu/f32/m=24-n=20"
+    found = registry.cases(dataclasses.replace(mechanism, standard="wrong"), "bench")
+    assert [c.variant for c in found] == ["wrong", "right", "quick"]
+    assert found[2].id == "toy/quick/cpu/f32/m=24-n=20"
     assert {c.seed for c in registry.cases(mechanism, seed=7)} == {7}
 
 
@@ -150,8 +151,6 @@ def test_a_case_that_does_not_fit_is_refused(case: Case, message: str) -> None:
 
 
 def test_what_can_not_run_here_says_why() -> None:
-    import dataclasses
-
     mechanism = dataclasses.replace(mutants.mechanism(), supports=lambda case: "needs AVX-1024")
     assert registry.why_not(mechanism, mutants.case()) == "needs AVX-1024"
     with pytest.raises(UnavailableError, match="toy/right/cpu/f32/m=24-n=20: needs AVX-1024"):

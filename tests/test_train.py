@@ -25,9 +25,14 @@ RECIPE = train.Recipe(steps=12, windows=(32, 64), tokens_per_step=256, warmup_st
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch):
+    """A toy model and text, on one thread: sums in a fixed order, and no waiting for a busy core."""
     monkeypatch.setattr(train, "SMALL", TOY)
     monkeypatch.setattr(text, "training_text", lambda: text.TrainingText(TEXT, TEXT.swapcase()))
     monkeypatch.setattr(text, "heldout_bytes", lambda: TEXT[:2060])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def trained(recipe: train.Recipe, out: Path, report_every: int = 200) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from flashperf.plots import training_curve
 DATA = small_weights_path().parent
 CURVE = [(200, 3.0, 3.1), (400, 2.0, 2.2)]
 PICTURE = Path(__file__).parents[1] / training_curve.PICTURE
+PAGE = PICTURE.parents[1] / "model.md"
 
 
 def test_drawing_twice_gives_the_same_bytes(tmp_path: Path):
@@ -51,3 +52,15 @@ def test_the_committed_picture_shows_the_committed_figures(tmp_path: Path):
     committed = PICTURE.read_text(encoding="utf-8")
     assert labels
     assert [line for line in committed.splitlines() if "<text" in line] == labels
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the documentation isn't there: an installed package")
+def test_the_page_states_the_cards_figures():
+    card = json.loads((DATA / "model_card.json").read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    for window in (256, 1024):
+        bpb, accuracy = card[f"heldout_bpb_{window}"], 100 * card[f"heldout_accuracy_{window}"]
+        assert f"| windows of {window} bytes | {bpb:.3f} | {accuracy:.1f} % |" in page
+    assert f"(Witten-Bell) | {card['order5_bpb']:.3f} |" in page
+    for count in (card["model"]["parameters"], card["training_bytes"], card["heldout_bytes"]):
+        assert f"{count:,}" in page
