@@ -76,6 +76,7 @@ class BenchSession:
     skipped: Counter[str] = field(default_factory=Counter)
     explanation: Explanation | None = None
     _environment: Environment | None = None
+    _failure: UserError | None = None
 
     @property
     def environment(self) -> Environment:
@@ -120,12 +121,21 @@ class BenchSession:
         return row, base
 
     def explain(self, item: str) -> Explanation:
-        """The end-to-end attribution, measured once for all items that ask for it."""
+        """The end-to-end attribution, measured once for all items that ask for it.
+
+        Raises UserError if it can't be made, and the same again for the next item.
+        """
         budget_s = min(self.budget.take(item), LONGEST_END_TO_END_S)
+        if self._failure is not None:
+            raise self._failure
         if self.explanation is None:
             from flashperf.explain import explain_pipeline
 
-            self.explanation = explain_pipeline(budget_s=budget_s)
+            try:
+                self.explanation = explain_pipeline(budget_s=budget_s)
+            except UserError as error:
+                self._failure = error
+                raise
         return self.explanation
 
 

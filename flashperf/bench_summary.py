@@ -42,13 +42,14 @@ def _rows(session: BenchSession) -> Iterator[str]:
 def _line(row: Row, width: int) -> str:
     m = row.measurement
     median_s = float(np.median(m.samples_s))
-    ratio = f"{row.ratio.value:.3f} [{row.ratio.low:.3f} {row.ratio.high:.3f}]"
+    interval = f"{row.ratio.low:.3f} {row.ratio.high:.3f}" if row.blocks > 1 else "1 block"
+    ratio = f"{row.ratio.value:.3f} [{interval}]"
     if row.measurement.case == row.standard:
         ratio += " itself"
     work = f"{rate(m.cost.bytes / median_s, 'B/s'):>10}"
     if m.cost.flops:
         work += f" {rate(m.cost.flops / median_s, 'FLOP/s'):>12}"
-    error = f"error {m.check.max_abs_error:.1e} of {m.check.limit:.1e}"
+    error = f"error {m.check.max_abs_error:.1e}, SNR {m.check.snr_db:.0f} dB"
     return f"  {m.case.variant:<{width}} {seconds(median_s):>8}  {ratio:<28} {work}  {error}".rstrip()
 
 

@@ -23,18 +23,10 @@ def check_output(
     ``dtype`` is the short name that the output must have. Not passed: another shape or dtype, NaN or Inf
     where the reference has none, elements that still hold the poison, an element beyond the tolerance, or a
     signal-to-noise ratio below ``tolerance.min_snr_db`` (at least FLOOR_SNR_DB, where the reference is not
-    all zeros). ``max_rel_error`` is the largest absolute error over the largest absolute reference;
-    ``worst_index`` is the element whose error is the largest multiple of its own limit.
+    all zeros). ``max_abs_error`` is the largest of all, ``max_rel_error`` the same over the largest absolute
+    reference; ``worst_index`` is the element that uses up most of its limit, and ``limit`` that limit.
     """
-    if not isinstance(got, np.ndarray):
-        return _rejected(name, f"{name} is a {type(got).__name__}, not an array")
-    if got.shape != reference_f64.shape:
-        return _rejected(name, f"{name} has shape {got.shape}, the reference {reference_f64.shape}")
-    if got.dtype != NUMPY_TYPES[dtype]:
-        return _rejected(name, f"{name} has dtype {got.dtype}, should be {dtype} ({NUMPY_TYPES[dtype]})")
-    if got.size == 0:
-        return _rejected(name, f"{name} has no elements: shape {got.shape}")
-    return _judge(name, got, widen(got, dtype), np.asarray(reference_f64, np.float64), tolerance)
+    return _check(name, got, dtype, reference_f64, tolerance)[0]
 
 
 def check_outputs(
@@ -47,7 +39,7 @@ def check_outputs(
 
     An output that ``specs`` declares and ``got`` or the reference lacks is a failure.
     """
-    checks = []
+    judged = []
     for name, spec in specs.items():
         for holder, values in (("call", got), ("reference", reference_f64)):
             if name not in values:
@@ -55,20 +47,39 @@ def check_outputs(
         if tuple(reference_f64[name].shape) != tuple(spec.shape):
             shape = reference_f64[name].shape
             return _rejected(name, f"the reference of {name} has shape {shape}, declared {spec.shape}")
-        check = check_output(name, got[name], spec.dtype, reference_f64[name], tolerance)
+        check, used = _check(name, got[name], spec.dtype, reference_f64[name], tolerance)
         if not check.passed:
             return check
-        checks.append(check)
-    if not checks:
+        judged.append((used, check))
+    if not judged:
         return _rejected("", "the mechanism declares no outputs")
-    return max(checks, key=lambda check: check.max_abs_error / check.limit if check.limit else 0.0)
+    return max(judged, key=lambda pair: pair[0])[1]
+
+
+def _check(
+    name: str, got: np.ndarray, dtype: str, reference_f64: np.ndarray, tolerance: Tolerance
+) -> tuple[Check, float]:
+    """The check, and the largest fraction of its limit that an element uses up."""
+    if not isinstance(got, np.ndarray):
+        return _rejected(name, f"{name} is a {type(got).__name__}, not an array"), math.inf
+    if got.shape != reference_f64.shape:
+        reason = f"{name} has shape {got.shape}, the reference {reference_f64.shape}"
+        return _rejected(name, reason), math.inf
+    if got.dtype != NUMPY_TYPES[dtype]:
+        reason = f"{name} has dtype {got.dtype}, should be {dtype} ({NUMPY_TYPES[dtype]})"
+        return _rejected(name, reason), math.inf
+    if got.size == 0:
+        return _rejected(name, f"{name} has no elements: shape {got.shape}"), math.inf
+    return _judge(name, got, widen(got, dtype), np.asarray(reference_f64, np.float64), tolerance)
 
 
 def _rejected(name: str, reason: str) -> Check:
     return Check(False, math.nan, math.nan, math.nan, (), math.nan, reason, name)
 
 
-def _judge(name: str, raw: np.ndarray, got: np.ndarray, reference: np.ndarray, tolerance: Tolerance) -> Check:
+def _judge(
+    name: str, raw: np.ndarray, got: np.ndarray, reference: np.ndarray, tolerance: Tolerance
+) -> tuple[Check, float]:
     finite = np.isfinite(reference)
     same_special = np.where(np.isnan(reference), np.isnan(got), got == reference)
     broken = np.where(finite, ~np.isfinite(got), ~same_special)
@@ -87,7 +98,8 @@ def _judge(name: str, raw: np.ndarray, got: np.ndarray, reference: np.ndarray, t
         reason += f"{error[worst]:.3g} above the limit {limit[worst]:.3g} ({tolerance.reason})"
     reason = reason or _why_noisy(name, snr, scale, tolerance)
     index = tuple(int(i) for i in worst)
-    return Check(not reason, largest, relative, snr, index, float(limit[worst]), reason, name)
+    check = Check(not reason, largest, relative, snr, index, float(limit[worst]), reason, name)
+    return check, float(ratio[worst])
 
 
 def _over(error: np.ndarray, limit: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ def lines(result: CompareResult) -> Iterator[str]:
     sentence = _VERDICTS[comparison.verdict].format(a=names[0], b=names[1], margin=100 * comparison.margin)
     ratio = comparison.ratio
     yield (
-        f"{sentence}: {ratio.value:.3f} times its time "
+        f"{sentence}: {ratio.value:.3f} of the time of {names[0]} "
         f"({ratio.confidence:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}; "
         f"{comparison.blocks} blocks, {comparison.processes} process{'es' * (comparison.processes > 1)})"
     )

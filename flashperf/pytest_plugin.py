@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from flashperf.bench_replay import REPLAY, replay
+
 if TYPE_CHECKING:
     from flashperf.bench_session import BenchSession
     from flashperf.records import Case, Mechanism
@@ -24,29 +26,6 @@ END_TO_END_SHARE = 0.5  # of the time of all cases: a third of the budget
 
 _SESSION: pytest.StashKey[Any] = pytest.StashKey()
 _FIXTURES = ("flashperf_bench", "flashperf_end_to_end")
-
-
-class ReplayTimer:
-    """A timer that replays measured durations: each is the difference of two readings, exactly."""
-
-    __name__ = "flashperf_replay"
-
-    def __init__(self) -> None:
-        self._durations_s: list[float] = []
-        self._started = False
-
-    def load(self, durations_s: Iterable[float]) -> None:
-        """What the next readings are to give, in order, seconds."""
-        self._durations_s = list(durations_s)[::-1]
-        self._started = False
-
-    def __call__(self) -> float:
-        """0 at the start of a round, its duration at the end."""
-        self._started = not self._started
-        return 0.0 if self._started or not self._durations_s else self._durations_s.pop()
-
-
-REPLAY = ReplayTimer()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,6 +68,12 @@ def _group(item: pytest.Item) -> str | None:
     return " ".join(names) or None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
+    """Where functions called bench_* are tests, the two that make benches are not meant."""
+    return [] if obj is bench_cases or obj is bench_end_to_end else None
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """After -k and -m: only what will run gets a part of the budget."""
     weights = {}
@@ -121,6 +106,7 @@ def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[
     def bench(mechanism: Mechanism, case: Case) -> None:
         from flashperf.bench_session import extra_info
         from flashperf.errors import UserError
+        from flashperf.measure import bind_case
 
         reason = session.why_skip(mechanism, case)
         if reason:
@@ -138,7 +124,8 @@ def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[
             _fail(benchmark, problem)
         benchmark.extra_info.update(extra_info(mechanism, row, standard))
         calls = row.measurement.calls_per_sample
-        _replay(benchmark, [sample_s * calls for sample_s in row.measurement.samples_s], calls)
+        durations_s = [sample_s * calls for sample_s in row.measurement.samples_s]
+        replay(benchmark, durations_s, calls, lambda: bind_case(mechanism, case).call)
 
     return bench
 
@@ -168,18 +155,9 @@ def flashperf_end_to_end(benchmark: Any, request: pytest.FixtureRequest) -> Call
             to_json({"levels": levels, "task_s": task_s, "subject": explanation.subject})
         )
         benchmark.extra_info["attribution"] = to_json(explanation.attribution)
-        _replay(benchmark, [task_s.value], 1)
+        replay(benchmark, [task_s.value], 1, lambda: lambda: None)
 
     return end_to_end
-
-
-def _replay(benchmark: Any, durations_s: list[float], calls: int) -> None:
-    REPLAY.load(durations_s)
-    benchmark.pedantic(_nothing, rounds=len(durations_s), iterations=calls)
-
-
-def _nothing() -> None:
-    """What pytest-benchmark runs: the measured call has run already."""
 
 
 def _fail(benchmark: Any, message: str) -> NoReturn:

@@ -158,6 +158,9 @@ def test_outputs_are_judged_together() -> None:
     check = check_outputs(specs, {"y": good, "z": near}, reference, CLOSE)
     assert check.passed
     assert check.output == "z"  # the one nearest to its limit speaks for all
+    large = {"y": np.array([1e6, 1.0]), "z": np.ones(2)}
+    got = {"y": np.array([1e6 + 100, 1.0], np.float32), "z": near}  # a tenth and half of their limits
+    assert check_outputs(specs, got, large, CLOSE).output == "z"
     check = check_outputs(specs, {"y": near * 2, "z": good}, reference, CLOSE)
     assert not check.passed
     assert check.output == "y"
@@ -170,6 +173,8 @@ def test_outputs_are_judged_together() -> None:
     strict = Tolerance(1e-3, 1e-6, "elements", min_snr_db=100.0)
     assert check_outputs(specs, noisy, reference, strict).output == "z"
     swapped = {"y": noisy["z"], "z": np.array([1.0009, 1.0], np.float32)}
-    assert check_outputs(specs, swapped, reference, strict).output == "y"  # the first that fails, not the nearest
+    assert (
+        check_outputs(specs, swapped, reference, strict).output == "y"
+    )  # the first that fails, not the nearest
     wrong = check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(3), "z": np.ones(2)}, CLOSE)
     assert wrong.reason == "the reference of y has shape (3,), declared (2,)"

@@ -41,7 +41,6 @@ def test_case_is_right(name: str, case: Case) -> None:
         pytest.skip(reason)
     bound = bind_case(mechanism, case)
     assert bound.check.passed
-    assert bound.check.max_abs_error <= bound.check.limit
     for output, spec in mechanism.outputs(case).items():
         assert bound.outputs[output].shape == spec.shape
         assert bound.outputs[output].dtype == NUMPY_TYPES[spec.dtype]

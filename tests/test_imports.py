@@ -27,7 +27,7 @@ LAYERS: dict[str, str] = {
     "mechanisms": "mechanisms",
     "pipeline": "pipeline",
     "explain": "explain planted selfcheck",
-    "out": "report cli commands pytest_plugin bench_session bench_summary plots",
+    "out": "report cli commands pytest_plugin bench_replay bench_session bench_summary plots",
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}
 #: May import torch when they are imported: they train the model or are kernels of torch's own compiler.

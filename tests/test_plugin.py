@@ -7,10 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mutants
 import pytest
 
-from flashperf.bench_session import Budget
-from flashperf.pytest_plugin import ReplayTimer
+# Sessions run in this process: what they import must be here before them, or they load it a second time.
+import flashperf.explain
+import flashperf.report  # noqa: F401
+from flashperf.bench_replay import ReplayTimer
+from flashperf.bench_session import BenchSession, Budget, Row
+from flashperf.bench_summary import summary_lines
+from flashperf.records import Check, Cost, Measurement
+from flashperf.stats import ratio_interval
 
 pytest_plugins = ["pytester"]
 
@@ -36,56 +43,7 @@ test_toy = bench_cases(mutants.mechanism(twice=twice))
 """
 
 #: What the documentation shows: a mechanism of one's own, and one line to bench it.
-DOCUMENTED = '''
-"""How much does a second pass over memory cost? (bench/bench_two_passes.py of a repository of one's own)"""
-import numpy as np
-
-from flashperf import ArraySpec, Cost, Mechanism, Tolerance
-from flashperf.pytest_plugin import bench_cases
-
-
-def bind(case, inputs, outputs):
-    x, y = inputs["x"], outputs["y"]
-
-    def one_pass():
-        np.multiply(x, 2.0, out=y)
-
-    def two_passes():
-        np.add(x, 0.0, out=y)
-        np.multiply(y, 2.0, out=y)
-
-    return {"one_pass": one_pass, "two_passes": two_passes}[case.variant]
-
-
-def cost(case):
-    passes = 1 if case.variant == "one_pass" else 2
-    moved = 4 * passes * case["n"]
-    return Cost(flops=passes * case["n"], bytes_read=moved, bytes_written=moved)
-
-
-MECHANISM = Mechanism(
-    name="two_passes",
-    question="How much does a second pass over memory cost?",
-    claims=(),
-    variants={"one_pass": ("cpu",), "two_passes": ("cpu",)},
-    standard="one_pass",
-    flash="two_passes",
-    dtypes=("f32",),
-    test_sizes=[{"n": 257}],
-    bench_sizes=[{"n": 4096}],
-    make_inputs=lambda case: {
-        "x": np.random.default_rng(case.seed).standard_normal(case["n"]).astype(np.float32)
-    },
-    outputs=lambda case: {"y": ArraySpec((case["n"],), case.dtype)},
-    reference=lambda case, inputs: {"y": 2 * inputs["x"].astype(np.float64)},
-    cost=cost,
-    ideal_bytes=lambda case: 8 * case["n"],
-    tolerance=lambda case: Tolerance(relative=0.0, absolute=0.0, reason="doubling is exact"),
-    bind={"cpu": bind},
-)
-
-test_two_passes = bench_cases(MECHANISM)
-'''
+DOCUMENTED = TESTS.parent / "docs" / "examples" / "bench_row_order.py"
 
 
 @pytest.fixture
@@ -202,6 +160,11 @@ def test_selection_gets_the_whole_budget(bench: Any) -> None:
     result.assert_outcomes(passed=1, deselected=1)
 
 
+def test_profiles_are_of_the_kernel(bench: Any) -> None:
+    result = bench("-k", "twice", "--benchmark-cprofile=ncalls", budget="0.1")
+    result.stdout.fnmatch_lines(["*cProfile*", "2*mutants.py:*(_compute)"])
+
+
 def test_groups_by_parameter(bench: Any) -> None:
     result = bench("--benchmark-group-by=param:variant")
     result.stdout.fnmatch_lines(
@@ -227,15 +190,44 @@ def test_an_unknown_mechanism_gives_the_nearest_names(bench: Any) -> None:
 
 
 def test_the_documented_lines_work(bench: Any, pytester: pytest.Pytester) -> None:
-    result = bench("--benchmark-json=out.json", text=DOCUMENTED)
+    result = bench("--benchmark-json=out.json", text=DOCUMENTED.read_text())
     result.assert_outcomes(passed=2)
     data = json.loads((pytester.path / "out.json").read_text())["benchmarks"]
-    assert [b["extra_info"]["bytes"] for b in data] == [8 * 4096, 16 * 4096]
+    assert [b["params"]["variant"] for b in data] == ["sorted", "shuffled"]
+    assert all(b["extra_info"]["bytes"] == 20000 * (64 * 4 + 8) + 64 * 4 for b in data)
 
 
 def test_a_bench_keeps_its_own_marker(bench: Any) -> None:
     text = BENCH + "import pytest\ntest_toy = pytest.mark.benchmark(group='mine')(test_toy)\n"
     bench(text=text).stdout.fnmatch_lines(["*benchmark 'mine': 2 tests*"])
+
+
+def test_bench_functions_may_be_called_bench(bench: Any, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\npython_functions = bench_*\n")
+    text = BENCH.replace("test_toy =", "from flashperf.pytest_plugin import bench_end_to_end\nbench_toy =")
+    bench(text=text).assert_outcomes(passed=2)  # not bench_cases and bench_end_to_end themselves
+
+
+def test_one_block_has_no_interval() -> None:
+    case = mutants.case("right")
+    measurement = Measurement(
+        case,
+        Check(True, 0.0, 0.0, 0.0, (0,), 0.0),
+        Cost(0, 8, 8),
+        (1e-3,) * 4,
+        (1e-3,) * 4,
+        1e-3,
+        1,
+        "t",
+        "warm",
+    )
+    session = BenchSession(Budget(1.0))
+    session.rows.append(Row(measurement, case, ratio_interval([0.5]), 1))
+    (_, lines), _ = summary_lines(session)
+    assert "1.649 [1 block] itself" in lines[1]
+    session.rows.append(Row(measurement, mutants.case(), ratio_interval([0.5, 0.5]), 2))
+    (_, lines), _ = summary_lines(session)
+    assert "1.649 [1.649 1.649]" in lines[-1]
 
 
 def test_other_tests_pay_nothing(pytester: pytest.Pytester) -> None:
@@ -255,6 +247,7 @@ def test_other_tests_pay_nothing(pytester: pytest.Pytester) -> None:
 
 
 END_TO_END = """
+import mutants
 import pytest
 import samples
 from flashperf import explain
@@ -289,6 +282,16 @@ def test_the_end_to_end_bench_closes_with_the_attribution(bench: Any, pytester: 
     assert flash["stats"]["data"] == [0.0661]
     assert flash["extra_info"]["levels"]["tiling"] == "bad_tile"
     assert flash["extra_info"]["attribution"]["shares"]
+
+
+def test_an_end_to_end_run_that_fails_is_not_tried_twice(bench: Any) -> None:
+    text = END_TO_END.replace(
+        "return samples.paradox()", "from flashperf.errors import UserError; raise UserError('too noisy')"
+    )
+    result = bench(text=text, budget="20")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["too noisy", "too noisy"])
+    result.stdout.no_fnmatch_line("*Traceback*")
 
 
 def test_a_disabled_end_to_end_bench_is_a_visible_skip(bench: Any) -> None:

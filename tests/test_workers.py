@@ -170,3 +170,11 @@ def test_evidence_of_theft_is_switches_steal_or_throttling() -> None:
     assert was_stolen_from(Disturbance(involuntary=3))
     assert was_stolen_from(Disturbance(steal_ticks=1))
     assert was_stolen_from(Disturbance(throttled=1))
+
+
+def test_repeats_are_rationed_where_every_call_is_stolen_from() -> None:
+    subject = CountingSubject(calm_after=10**6)
+    process = WorkerProcess(subject, (STANDARD, FLASH))
+    process._probe = ScriptedProbe(subject)  # type: ignore[assignment]
+    repeats = sum(process.group([0, 1], lead_in=False)["repeats"] for _ in range(100))
+    assert 20 <= repeats <= 2 + 25

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from flashperf.dtypes import cast
+from flashperf.mechanisms._products import PANEL, packed_spec
+from flashperf.mechanisms.quantization import quantize_columns
 from flashperf.pipeline.engine import Engine
-
-PANEL = 32  # columns of a packed panel, at every instruction-set level
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,6 @@ class Int8Weight:
     values: Any
     column_sums: Any
     scale: Any
-
-
-def quantize_columns(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Symmetric INT8 per output column: values i8 [k, n] and scale f32 [n] = absmax / 127 (1 for zero columns)."""
-    absmax = np.abs(weight).max(axis=0)
-    scale = np.where(absmax > 0, absmax / np.float32(127), np.float32(1)).astype(np.float32)
-    return np.clip(np.rint(weight / scale), -127, 127).astype(np.int8), scale
 
 
 def column_blocks(n: int, chunks: int) -> list[slice]:
@@ -67,9 +60,7 @@ class WeightStore:
 
     def packed(self, name: str, dtype: str, columns: slice) -> Any:
         """Columns of a weight packed in panels of 32 (bf16: pairs of rows interleaved)."""
-        k, n = self._matrix(name)[:, columns].shape
-        panels = -(-n // PANEL)
-        shape = (panels, -(-k // 2), 2 * PANEL) if dtype == "bf16" else (panels, k, PANEL)
+        shape = packed_spec(*self._matrix(name)[:, columns].shape, dtype).shape
 
         def make() -> Any:
             packed = self.engine.empty(shape, dtype)
@@ -99,7 +90,7 @@ class WeightStore:
         def make() -> Int8Weight:
             plain = self.int8_plain(name, columns)
             k, n = plain.values.shape
-            packed = self.engine.empty((-(-n // PANEL), -(-k // 4), 4 * PANEL), "i8")
+            packed = self.engine.empty(packed_spec(k, n, "i8").shape, "i8")
             sums = self.engine.empty((n,), "i32")
             self.engine.prepare("pack_i8", plain.values, packed, sums).run()
             return Int8Weight(packed, sums, plain.scale)

@@ -1,0 +1,91 @@
+"""Launch: what does it cost to issue the same work in many calls?
+
+z = alpha x + y over n elements:
+
+- whole: one call
+- chunked: N calls over slices, replayed by one native loop
+- chunked_python: the same N prepared calls, each issued from Python, as an eager framework issues its operators
+
+On a CPU a call is a function call: a stand-in for a kernel launch, which costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from flashperf import native
+from flashperf.dtypes import UNIT_ROUNDOFF
+from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
+
+ALPHA = 0.75
+
+
+def _calls(case: Case) -> int:
+    return 1 if case.variant == "whole" else min(case["chunks"], case["n"])
+
+
+def make_inputs(case: Case) -> Arrays:
+    """x and y, f32 [n]."""
+    rng = np.random.default_rng(case.seed)
+    return {name: rng.standard_normal(case["n"]).astype(np.float32) for name in ("x", "y")}
+
+
+def outputs(case: Case) -> dict[str, ArraySpec]:
+    """z, f32 [n]."""
+    return {"z": ArraySpec((case["n"],), "f32")}
+
+
+def reference(case: Case, inputs: Arrays) -> Arrays:
+    """float64."""
+    return {"z": ALPHA * inputs["x"].astype(np.float64) + inputs["y"].astype(np.float64)}
+
+
+def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
+    """Every slice is prepared once."""
+    n, count = case["n"], _calls(case)
+    slices = [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
+    calls = [
+        native.prepare("scale_add_f32", inputs["x"][s], inputs["y"][s], outputs["z"][s], alpha=ALPHA) for s in slices
+    ]
+    if case.variant == "whole":
+        return calls[0]
+    if case.variant == "chunked":
+        return native.Sequence(calls)
+
+    def issue() -> None:
+        for call in calls:
+            call()
+
+    return issue
+
+
+def cost(case: Case) -> Cost:
+    return Cost(2 * case["n"], 8 * case["n"], 4 * case["n"], launches=_calls(case))
+
+
+def tolerance(case: Case) -> Tolerance:
+    u = UNIT_ROUNDOFF["f32"]
+    return Tolerance(4 * u, 16 * u, "twice two roundings of values below about 8")
+
+
+MECHANISM = Mechanism(
+    name="launch",
+    question="What does it cost to issue the same work in many calls?",
+    claims=("A12",),
+    variants={"whole": ("cpu",), "chunked": ("cpu",), "chunked_python": ("cpu",)},
+    standard="whole",
+    flash="chunked",
+    dtypes=("f32",),
+    test_sizes=({"n": 1, "chunks": 4}, {"n": 37, "chunks": 8}, {"n": 1000, "chunks": 64}),
+    bench_sizes=({"n": 4096, "chunks": 64}, {"n": 262144, "chunks": 64}, {"n": 262144, "chunks": 4096}),
+    make_inputs=make_inputs,
+    outputs=outputs,
+    reference=reference,
+    cost=cost,
+    ideal_bytes=lambda case: 12 * case["n"],
+    tolerance=tolerance,
+    bind={"cpu": bind_cpu},
+    stand_in={name: "a function call stands in for a kernel launch" for name in ("chunked", "chunked_python")},
+)

@@ -1,0 +1,88 @@
+"""Tiling: what does the block shape of a matrix product decide?
+
+- packed: weights packed once in panels, register and cache blocks fitted to the machine
+- blocked: the same blocks on weights as they are stored, packed inside the call where that pays
+- bad_tile: a small tile that reloads its sums from memory, weights as stored: an untuned default
+- naive: three loops, one product at a time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flashperf.dtypes import widen
+from flashperf.mechanisms import _passes, _products
+from flashperf.mechanisms._passes import Pass
+from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
+
+
+def _specs(case: Case) -> dict[str, ArraySpec]:
+    m, k, n, t = case["m"], case["k"], case["n"], case.dtype
+    arrays = {"x": (m, k), "w": (k, n), "y": (m, n)}
+    specs = {name: ArraySpec(shape, t) for name, shape in arrays.items()}
+    return specs | {"packed": _products.packed_spec(k, n, t)}
+
+
+def passes(case: Case) -> list[Pass]:
+    """The one launch of a call."""
+    weights = "packed" if case.variant == "packed" else "w"
+    flops = 2 * case["m"] * case["k"] * case["n"]
+    return [Pass(f"gemm_{case.dtype}_{case.variant}", f"x {weights} -> y", flops)]
+
+
+def make_inputs(case: Case) -> Arrays:
+    """x [m, k] and w [k, n] in the case's dtype."""
+    return _products.product_inputs(case, case.dtype)
+
+
+def outputs(case: Case) -> dict[str, ArraySpec]:
+    """y [m, n]."""
+    return {"y": _specs(case)["y"]}
+
+
+def reference(case: Case, inputs: Arrays) -> Arrays:
+    """float64 product of the stored operands."""
+    return {"y": widen(inputs["x"], case.dtype) @ widen(inputs["w"], case.dtype)}
+
+
+def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
+    """Packed weights are packed here, once."""
+    arrays = {**inputs, **outputs}
+    if case.variant == "packed":
+        arrays["packed"] = _products.pack(inputs["w"], case.dtype)
+    return _passes.bind(passes(case), _specs(case), arrays)
+
+
+def cost(case: Case) -> Cost:
+    return _passes.cost(passes(case), _specs(case))
+
+
+def ideal_bytes(case: Case) -> int:
+    """Every operand read once, the result written once."""
+    specs = _specs(case)
+    return sum(_passes.size_bytes(specs[name]) for name in ("x", "w", "y"))
+
+
+def tolerance(case: Case) -> Tolerance:
+    """Operands are exact as stored: only sums and the result are rounded."""
+    return _products.product_tolerance(case["k"], "f32", case.dtype)
+
+
+MECHANISM = Mechanism(
+    name="tiling",
+    question="What does the block shape of a matrix product decide?",
+    claims=("A6", "B16"),
+    variants={"packed": ("cpu",), "blocked": ("cpu",), "bad_tile": ("cpu",), "naive": ("cpu",)},
+    standard="packed",
+    flash="bad_tile",
+    dtypes=("f32", "bf16", "f16"),
+    test_sizes=({"m": 1, "k": 1, "n": 1}, {"m": 3, "k": 70, "n": 45}, {"m": 33, "k": 65, "n": 97}),
+    bench_sizes=({"m": 1, "k": 512, "n": 512}, {"m": 128, "k": 192, "n": 576}),
+    make_inputs=make_inputs,
+    outputs=outputs,
+    reference=reference,
+    cost=cost,
+    ideal_bytes=ideal_bytes,
+    tolerance=tolerance,
+    bind={"cpu": bind_cpu},
+)
