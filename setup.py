@@ -36,7 +36,9 @@ def compiler() -> str:
     for name in filter(None, candidates):
         if shutil.which(name):
             return name
-    sys.exit("flashperf needs a C++17 compiler, and found none of g++, clang++, c++. On Debian: apt-get install g++")
+    sys.exit(
+        "flashperf needs a C++17 compiler, and found none of g++, clang++, c++. On Debian: apt-get install g++"
+    )
 
 
 def understands(cxx: str, flags: list[str]) -> bool:
@@ -120,6 +122,8 @@ def compile_object(target: Path, command: list[str]) -> None:
 setup(
     packages=[*find_packages(include=["flashperf", "flashperf.*"]), "flashperf.kernels", "flashperf.plots"],
     package_dir={"flashperf.kernels": "kernels", "flashperf.plots": "plots"},
-    ext_modules=[Pybind11Extension("flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl"])],
+    ext_modules=[
+        Pybind11Extension("flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl"])
+    ],
     cmdclass={"build_ext": BuildKernels},
 )

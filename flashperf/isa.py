@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Level:
-    """A level of kernels. ``needs``: flags of /proc/cpuinfo, ``compile``: compiler flags; both beyond the level before."""
+    """A level of kernels: flags of /proc/cpuinfo that it needs, compiler flags; both beyond the level before."""
 
     name: str
     needs: tuple[str, ...]

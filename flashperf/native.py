@@ -93,7 +93,12 @@ class Signature:
 
         A dimension that no array has by itself (``f`` where only ``f/32`` occurs) must be among the ``given``.
         """
-        dims = {name for argument in self.arrays for dim in argument.dims for name in re.findall(r"[a-z_]\w*", dim)}
+        dims = {
+            name
+            for argument in self.arrays
+            for dim in argument.dims
+            for name in re.findall(r"[a-z_]\w*", dim)
+        }
         values = {name: int(value) for name, value in given.items() if name in dims}
         for argument, array in zip(self.arrays, arrays, strict=True):
             if array.ndim != len(argument.dims):
@@ -109,7 +114,9 @@ class Signature:
             for axis, dim in enumerate(argument.dims):
                 if not dim.isidentifier() and array.shape[axis] != _evaluate(dim, values):
                     needed = _evaluate(dim, values)
-                    raise self._error(argument, f"has size {array.shape[axis]} on axis {axis}, needs {dim} = {needed}")
+                    raise self._error(
+                        argument, f"has size {array.shape[axis]} on axis {axis}, needs {dim} = {needed}"
+                    )
         return values
 
     def _error(self, argument: _Argument, what: str) -> PrepareError:

@@ -27,9 +27,7 @@ class Case:
     seed: int = 0
 
     @staticmethod
-    def of(
-        mechanism: str, variant: str, backend: str, dtype: str, sizes: Sizes, seed: int = 0
-    ) -> Case:
+    def of(mechanism: str, variant: str, backend: str, dtype: str, sizes: Sizes, seed: int = 0) -> Case:
         """Build a case from a mapping of sizes, kept in the mapping's order."""
         return Case(mechanism, variant, backend, dtype, tuple(sizes.items()), seed)
 
@@ -45,9 +43,11 @@ class Case:
         match = re.fullmatch(r"([\w.]+)/([\w.]+)/(\w+)/(\w+)/((?:\w+=\w+)(?:-\w+=\w+)*)", text)
         if not match:
             raise ValueError(f"not a case id: {text!r}")
-        *head, tail = match.groups()
+        mechanism, variant, backend, dtype, tail = match.groups()
         sizes = (part.split("=") for part in tail.split("-"))
-        return Case.of(*head, {k: int(v) if v.isdigit() else v for k, v in sizes}, seed)
+        return Case.of(
+            mechanism, variant, backend, dtype, {k: int(v) if v.isdigit() else v for k, v in sizes}, seed
+        )
 
     def __getitem__(self, name: str) -> int:
         """An integer size by name."""
@@ -165,11 +165,15 @@ class Mechanism:
     def __post_init__(self) -> None:
         for role in (self.standard, self.flash):
             if role not in self.variants:
-                raise ValueError(f"mechanism {self.name}: no variant {role!r} among {', '.join(self.variants)}")
+                raise ValueError(
+                    f"mechanism {self.name}: no variant {role!r} among {', '.join(self.variants)}"
+                )
         for variant, backends in self.variants.items():
             missing = [backend for backend in backends if backend not in self.bind]
             if missing:
-                raise ValueError(f"mechanism {self.name}: variant {variant} names {missing}, which bind lacks")
+                raise ValueError(
+                    f"mechanism {self.name}: variant {variant} names {missing}, which bind lacks"
+                )
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if not self.check.passed:
-            raise ValueError(f"{self.case.id}: a kernel whose output is wrong is never timed ({self.check.reason})")
+            raise ValueError(
+                f"{self.case.id}: a kernel whose output is wrong is never timed ({self.check.reason})"
+            )
 
 
 @dataclass(frozen=True)

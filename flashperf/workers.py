@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -25,7 +26,7 @@ class Worker:
 
     def __init__(self, number: int, environment: Mapping[str, str] | None = None) -> None:
         self.number = number
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
         self._process = subprocess.Popen(
             [sys.executable, "-m", "flashperf.worker"],
             stdin=subprocess.PIPE,
@@ -68,10 +69,8 @@ class Worker:
     def stop(self) -> None:
         """End the process, kindly first."""
         if self._process.stdin is not None and not self._process.stdin.closed:
-            try:
+            with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            except OSError:
-                pass
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -108,9 +107,9 @@ class Worker:
 
 
 #: Libraries in a worker may use one thread: two on a busy two-core machine jump by milliseconds.
-_ONE_THREAD = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-}
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
 
 
 class WorkerPool:

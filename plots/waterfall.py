@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flashperf.plots.style import PALETTE, figure, save, svg_text
-
 from flashperf.records import Explanation, Interval
 from flashperf.report.numbers import HELPS, SLOWS, UNCLEAR, bounded, by_share, clean, effect, fixed, times
 from flashperf.report.words import decimals, headline, words

@@ -1,4 +1,4 @@
-"""What the tests of the CUDA emulator share: the fixture modules, thread orders, outputs that show what is unset."""
+"""What the tests of the CUDA emulator share: fixture modules, thread orders, outputs that start unset."""
 
 from __future__ import annotations
 

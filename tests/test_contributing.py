@@ -40,7 +40,9 @@ def test_the_steps_add_a_mechanism_that_passes_its_contract_and_runs_as_a_bench(
     if not (ROOT / "build" / "cpu").is_dir():
         pytest.skip("needs a checkout that was built here, for the objects that did not change")
     tree = tmp_path / "tree"
-    skip = shutil.ignore_patterns(".git", ".venv", "results", "emulator", "__pycache__", "flashperf-out", ".*cache")
+    skip = shutil.ignore_patterns(
+        ".git", ".venv", "results", "emulator", "__pycache__", "flashperf-out", ".*cache"
+    )
     shutil.copytree(ROOT, tree, ignore=skip)
     for path, text in documented_files().items():
         (tree / path).write_text(text)

@@ -22,7 +22,17 @@ pytestmark = pytest.mark.slow
 
 def explain(*arguments: str, out: Path) -> tuple[int, dict]:
     """Run the command; its exit code and JSON."""
-    command = [sys.executable, "-m", "flashperf.cli", "explain", *arguments, "--out", str(out), "--json", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "flashperf.cli",
+        "explain",
+        *arguments,
+        "--out",
+        str(out),
+        "--json",
+        "--quiet",
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode in (EXIT_OK, EXIT_TOO_NOISY), result.stderr
     return result.returncode, json.loads(result.stdout)
@@ -42,7 +52,13 @@ def test_the_pipeline_is_explained_recorded_and_replayed(tmp_path: Path) -> None
     assert shares["tiling"]["predicted"]["value"] > 1
     assert {name for name, share in shares.items() if share["active"]} == {"tiling", "attention"}
     names = {metric["name"] for metric in found["metrics"]}
-    assert {"task latency", "time to first token", "peak memory", "bits per byte", "kernel-time share"} <= names
+    assert {
+        "task latency",
+        "time to first token",
+        "peak memory",
+        "bits per byte",
+        "kernel-time share",
+    } <= names
     for file in ("record.jsonl", "report.html", "waterfall.svg", "waterfall.png"):
         assert (tmp_path / "run" / file).stat().st_size > 0
     record = str(tmp_path / "run" / "record.jsonl")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import samples
+
 from flashperf.plots.style import PALETTE, figure, svg_text, themed
 from flashperf.plots.waterfall import description, steps, waterfall, waterfall_svg
 

@@ -65,11 +65,11 @@ def test_a_worker_that_is_killed_is_named_with_its_signal(pool: WorkerPool) -> N
 
 
 def test_an_abort_inside_a_callable_is_reported_not_hung(file: Path) -> None:
-    with WorkerPool(
-        1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {**FLASH, "mode": "dies"}
-    ) as started:
-        with pytest.raises(WorkerError, match=f"signal {signal.SIGABRT.value}"):
-            started.workers[0].ask("group", masks=[3], lead_in=False)
+    with (
+        WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {**FLASH, "mode": "dies"}) as started,
+        pytest.raises(WorkerError, match=f"signal {signal.SIGABRT.value}"),
+    ):
+        started.workers[0].ask("group", masks=[3], lead_in=False)
 
 
 def test_no_process_is_left_when_the_pool_closes(file: Path) -> None:
@@ -86,9 +86,12 @@ def test_no_process_is_left_when_the_pool_closes(file: Path) -> None:
     ],
 )
 def test_a_factory_that_fails_is_a_user_error(file: Path, size: str, message: str) -> None:
-    with WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {"size": size}) as started:
-        with pytest.raises(UserError, match=message):
-            started.workers[0].ask("group", masks=[1], lead_in=False)
+    options = {"target": f"{file}:factory"}
+    with (
+        WorkerPool(1, SUBJECT, options, STANDARD, {"size": size}) as started,
+        pytest.raises(UserError, match=message),
+    ):
+        started.workers[0].ask("group", masks=[1], lead_in=False)
 
 
 def test_an_answer_that_does_not_come_is_an_error_with_the_limit() -> None:

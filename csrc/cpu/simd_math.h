@@ -1,7 +1,7 @@
-// exp, the normal distribution, silu and reciprocal on one vector; a transposition of a square of vectors.
+// exp, the normal distribution, silu and reciprocal on one vector.
 //
-// Polynomials only, the same on every instruction set: a library call per element costs ten times as much,
-// and a division occupies the divider for 16 cycles per AVX-512 vector, longer than all of exp.
+// Polynomials only, the same on every instruction set: a library call per element leaves the vector units
+// idle, and a division occupies the divider for 10 to 16 cycles per AVX-512 vector, longer than all of exp.
 #pragma once
 
 #include "simd.h"

@@ -1,6 +1,6 @@
 """A mechanism of your own with one bench line: does a gather by sorted rows beat one by shuffled rows?
 
-    pytest docs/examples/bench_row_order.py
+pytest docs/examples/bench_row_order.py
 """
 
 import numpy as np

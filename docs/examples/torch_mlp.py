@@ -9,7 +9,7 @@ runs every mixture that it needs in fresh processes and splits the slowdown over
 """
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 torch.set_num_threads(1)
 
@@ -22,7 +22,7 @@ def split_gelu(x):
 def factory(precision, activation, batching):
     torch.manual_seed(0)
     up, down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
-    gelu = F.gelu if activation == "fused" else split_gelu
+    gelu = functional.gelu if activation == "fused" else split_gelu
     x = torch.randn(32, 256)
     batches = [x] if batching == "batched" else list(x.split(1))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,7 +22,7 @@ from flashperf.records import Interval
 from flashperf.stats import t_interval
 
 Call = Hashable  # names one kind of call: kernel variant, shapes, dtypes, layout, cache state
-Counts = Mapping[int, Mapping[Call, float]]
+Counts = Mapping[int, Mapping[Any, float]]
 
 
 class MissingCallError(ValueError):
@@ -67,7 +68,7 @@ class Prediction:
 
 def predict(
     counts: Counts,
-    isolated: Mapping[int, Mapping[Call, float]],
+    isolated: Mapping[int, Mapping[Any, float]],
     standard: Mapping[int, float],
     k: int,
     confidence: float = 0.95,

@@ -38,7 +38,9 @@ def explain_pipeline(
 
     why_not = backend_of(backend).why_not()
     if backend != "cpu":
-        raise UserError(f"the pipeline runs on the cpu backend only; {backend}: {why_not or 'no pipeline yet'}")
+        raise UserError(
+            f"the pipeline runs on the cpu backend only; {backend}: {why_not or 'no pipeline yet'}"
+        )
     phases = PipelinePhases(
         scenario,
         model,
@@ -80,7 +82,9 @@ def explain_factory(
     return phases.measure()
 
 
-def explain(factory: Factory | str, *, standard: Mapping[str, str], flash: Mapping[str, str], **options: Any) -> Explanation:
+def explain(
+    factory: Factory | str, *, standard: Mapping[str, str], flash: Mapping[str, str], **options: Any
+) -> Explanation:
     """Split the slowdown of ``factory(**flash)()`` against ``factory(**standard)()`` over the switches.
 
     The factory must be importable by worker processes: a function at the top level of a file. ``options`` are

@@ -79,7 +79,9 @@ def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
             if kind in lists:
                 lists[kind].append(line)
     if record is None:
-        raise UserError("this is not the record of an explain run: it has no line that says what was explained")
+        raise UserError(
+            "this is not the record of an explain run: it has no line that says what was explained"
+        )
     if not record.environments:
         raise UserError("this record ends before anything was measured")
     return record
@@ -99,7 +101,7 @@ def observations_of(record: Record) -> list[Observation]:
 
 
 def predictions_of(record: Record, observations: Sequence[Observation]) -> dict[str, Prediction]:
-    """Warm and evicted predictions; none if isolated times are missing for a worker that is used."""
+    """Predictions for "warm" and "cold" (evicted) caches; none where isolated times are missing."""
     k = len(active_switches(record.switches))
     if not record.isolated or not record.counts:
         return {}
@@ -107,9 +109,9 @@ def predictions_of(record: Record, observations: Sequence[Observation]) -> dict[
     if not set(standard) <= set(record.isolated):
         return {}
     found = {}
-    for name, state in (("prediction", "warm"), ("prediction_cold", "cold")):
+    for state in ("warm", "cold"):
         times = {worker: isolated_medians(record.isolated[worker], state) for worker in standard}
-        found[name] = predict(record.counts, times, standard, k)
+        found[state] = predict(record.counts, times, standard, k)
     return found
 
 
@@ -117,11 +119,13 @@ def attribution_of(record: Record) -> Attribution:
     """Shares, interactions and prediction. Raises UserError if too little was measured."""
     observations = observations_of(record)
     end = record.end or {"stopped": "interrupted", "seconds": 0.0}
+    predictions = predictions_of(record, observations) if observations else {}
     try:
         return attribute(
             observations,
             record.switches,
-            **predictions_of(record, observations),
+            prediction=predictions.get("warm"),
+            prediction_cold=predictions.get("cold"),
             repeated=sum(line["repeats"] * len(line["masks"]) for line in record.groups),
             seconds=end["seconds"],
             stopped=end["stopped"],

@@ -67,7 +67,9 @@ def load_factory(target: str) -> Factory:
     for part in name.split("."):
         if not hasattr(factory, part):
             near = [n for n in vars(module) if callable(getattr(module, n)) and not n.startswith("_")]
-            raise UserError(f"{module_name} has no {name!r}; it has {', '.join(sorted(near)) or 'no functions'}")
+            raise UserError(
+                f"{module_name} has no {name!r}; it has {', '.join(sorted(near)) or 'no functions'}"
+            )
         factory = getattr(factory, part)
     if not callable(factory):
         raise UserError(f"{target} is a {type(factory).__name__}, not a function")
@@ -88,7 +90,8 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UserError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(f"_flashperf_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.resolve().parent))

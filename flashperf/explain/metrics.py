@@ -14,6 +14,7 @@ from flashperf.stats import ratio_interval, t_interval
 if TYPE_CHECKING:
     from flashperf.explain.analysis import Record
 
+_Both = tuple[Interval | None, Interval | None]
 _Runs = dict[int, dict[int, list[dict[str, float]]]]  # mask -> worker -> runs
 
 
@@ -25,14 +26,20 @@ def pipeline_metrics(record: Record, attribution: Attribution) -> Iterator[Metri
     yield Metric("task latency", "s", "lower", *latency, attribution.total)
     if all("first_s" in run for workers in runs.values() for found in workers.values() for run in found):
         first = _from_runs(runs, record, lambda run: run["first_s"])
-        yield Metric("time to first token", "s", "lower", *first, _ratio(runs, record, lambda run: run["first_s"]))
+        yield Metric(
+            "time to first token", "s", "lower", *first, _ratio(runs, record, lambda run: run["first_s"])
+        )
     if generated:
         rate = lambda run: generated / run["seconds"]  # noqa: E731
-        yield Metric("throughput", "tokens/s", "higher", *_from_runs(runs, record, rate), _ratio(runs, record, rate))
+        yield Metric(
+            "throughput", "tokens/s", "higher", *_from_runs(runs, record, rate), _ratio(runs, record, rate)
+        )
     yield from _memory(record)
     use = lambda run: run["cpu_s"] / run["seconds"]  # noqa: E731
     note = "of one core"
-    yield Metric("CPU utilisation", "%", "", *_from_runs(runs, record, use, 100), _ratio(runs, record, use), note)
+    yield Metric(
+        "CPU utilisation", "%", "", *_from_runs(runs, record, use, 100), _ratio(runs, record, use), note
+    )
     yield from _quality(record)
     yield from _kernel_share(record)
     yield from _energy(record)
@@ -52,7 +59,7 @@ def _log_means(workers: dict[int, list[dict[str, float]]], value: Callable) -> d
     return {worker: float(np.mean(np.log([value(run) for run in runs]))) for worker, runs in workers.items()}
 
 
-def _from_runs(runs: _Runs, record: Record, value: Callable, scale: float = 1.0) -> tuple[Interval | None, ...]:
+def _from_runs(runs: _Runs, record: Record, value: Callable, scale: float = 1.0) -> _Both:
     """Geometric means of both variants, t over workers, in logs."""
     found: list[Interval | None] = []
     for mask in (0, record.everything):
@@ -62,7 +69,7 @@ def _from_runs(runs: _Runs, record: Record, value: Callable, scale: float = 1.0)
             continue
         ratio = ratio_interval(means)
         found.append(Interval(ratio.value * scale, ratio.low * scale, ratio.high * scale, ratio.confidence))
-    return tuple(found)
+    return found[0], found[1]
 
 
 def _ratio(runs: _Runs, record: Record, value: Callable) -> Interval | None:
@@ -86,7 +93,15 @@ def _two(lines: list[dict[str, Any]], record: Record, name: str, scale: float = 
 def _memory(record: Record) -> Iterator[Metric]:
     standard, flash = _two(record.probes, record, "peak_bytes", 1e-6)
     if standard or flash:
-        yield Metric("peak memory", "MB", "lower", standard, flash, _quotient(standard, flash), "resident, whole process")
+        yield Metric(
+            "peak memory",
+            "MB",
+            "lower",
+            standard,
+            flash,
+            _quotient(standard, flash),
+            "resident, whole process",
+        )
 
 
 def _quotient(standard: Interval | None, flash: Interval | None) -> Interval | None:
@@ -94,7 +109,10 @@ def _quotient(standard: Interval | None, flash: Interval | None) -> Interval | N
     if standard is None or flash is None or standard.value == 0:
         return None
     return Interval(
-        flash.value / standard.value, flash.low / standard.high, flash.high / standard.low, standard.confidence
+        flash.value / standard.value,
+        flash.low / standard.high,
+        flash.high / standard.low,
+        standard.confidence,
     )
 
 

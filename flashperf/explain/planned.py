@@ -43,7 +43,8 @@ def find_active(planner: Planner, standard: Levels, flash: Levels) -> list[Switc
         alone = {**standard, name: level}
         without = {**flash, name: standard[name]}
         active = level != standard[name] and (
-            planner.counts(alone) != planner.counts(standard) or planner.counts(without) != planner.counts(flash)
+            planner.counts(alone) != planner.counts(standard)
+            or planner.counts(without) != planner.counts(flash)
         )
         found.append(SwitchLevels(name, standard[name], level, active))
     return found

@@ -202,7 +202,9 @@ class FactoryPhases(Phases):
 
     subject = "flashperf.explain.factory:FactorySubject"
 
-    def __init__(self, target: str, standard: Mapping[str, str], flash: Mapping[str, str], **common: Any) -> None:
+    def __init__(
+        self, target: str, standard: Mapping[str, str], flash: Mapping[str, str], **common: Any
+    ) -> None:
         self.target = target
         names = dict.fromkeys([*standard, *flash])
         switches = []

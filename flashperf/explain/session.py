@@ -34,7 +34,9 @@ _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
 class Deadline:
     """Wall time left of a budget that began when the program did."""
 
-    def __init__(self, budget_s: float, began: float | None = None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, budget_s: float, began: float | None = None, clock: Callable[[], float] = time.monotonic
+    ):
         self._clock, self.budget_s = clock, budget_s
         self.began = clock() if began is None else began
 

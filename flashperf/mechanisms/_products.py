@@ -31,7 +31,7 @@ def packed_spec(k: int, n: int, dtype: str) -> ArraySpec:
 
 def pack(w: np.ndarray, dtype: str) -> np.ndarray:
     """A float weight [k, n] of a short dtype name in panels, as its product wants it."""
-    spec = packed_spec(*w.shape, dtype)
+    spec = packed_spec(w.shape[0], w.shape[1], dtype)
     packed = aligned_empty(spec.shape, dtype)
     native.prepare(f"pack_{dtype}", w, packed)()
     return packed
@@ -39,7 +39,10 @@ def pack(w: np.ndarray, dtype: str) -> np.ndarray:
 
 def pack_i8(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An INT8 weight [k, n] in panels, and the sums of its columns, i32 [n]."""
-    packed, sums = aligned_empty(packed_spec(*w.shape, "i8").shape, "i8"), aligned_empty((w.shape[1],), "i32")
+    packed, sums = (
+        aligned_empty(packed_spec(w.shape[0], w.shape[1], "i8").shape, "i8"),
+        aligned_empty((w.shape[1],), "i32"),
+    )
     native.prepare("pack_i8", w, packed, sums)()
     return packed, sums
 

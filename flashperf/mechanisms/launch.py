@@ -47,7 +47,8 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
     n, count = case["n"], _calls(case)
     slices = [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
     calls = [
-        native.prepare("scale_add_f32", inputs["x"][s], inputs["y"][s], outputs["z"][s], alpha=ALPHA) for s in slices
+        native.prepare("scale_add_f32", inputs["x"][s], inputs["y"][s], outputs["z"][s], alpha=ALPHA)
+        for s in slices
     ]
     if case.variant == "whole":
         return calls[0]
@@ -87,5 +88,5 @@ MECHANISM = Mechanism(
     ideal_bytes=lambda case: 12 * case["n"],
     tolerance=tolerance,
     bind={"cpu": bind_cpu},
-    stand_in={name: "a function call stands in for a kernel launch" for name in ("chunked", "chunked_python")},
+    stand_in=dict.fromkeys(("chunked", "chunked_python"), "a function call stands in for a kernel launch"),
 )

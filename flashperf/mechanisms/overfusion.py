@@ -109,7 +109,9 @@ def tolerance(case: Case) -> Tolerance:
     sums = 4 * np.sqrt(case["d"] + case["f"]) * single
     rounded = 0.0 if case.dtype == "f32" else 16 * u
     return Tolerance(
-        2 * u, 2 * (rounded + 4 * sums), f"twice four roundings of the hidden row in {case.dtype}, sums in f32"
+        2 * u,
+        2 * (rounded + 4 * sums),
+        f"twice four roundings of the hidden row in {case.dtype}, sums in f32",
     )
 
 

@@ -21,7 +21,9 @@ from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Toleranc
 
 def _formats(case: Case) -> tuple[str, str]:
     """What is multiplied, and what the result is stored in."""
-    return {"f32": ("f32", "f32"), "cast_churn": ("bf16", "f32")}.get(case.variant, (case.variant, case.variant))
+    return {"f32": ("f32", "f32"), "cast_churn": ("bf16", "f32")}.get(
+        case.variant, (case.variant, case.variant)
+    )
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
@@ -89,7 +91,9 @@ def ideal_bytes(case: Case) -> int:
 
 def tolerance(case: Case) -> Tolerance:
     product, stored = _formats(case)
-    return _products.product_tolerance(case["k"], product, product if case.variant == "cast_churn" else stored)
+    return _products.product_tolerance(
+        case["k"], product, product if case.variant == "cast_churn" else stored
+    )
 
 
 MECHANISM = Mechanism(

@@ -1,8 +1,8 @@
 """Quantization: what does INT8 gain a matrix product, once finding the scales is paid for?
 
 - f32: weights packed once, everything in binary32
-- int8_dynamic: each row's absmax found on every call, rows quantised, INT8 product, result scaled back, each a kernel of
-  its own (``torch.ao.quantization.quantize_dynamic``, per row instead of per tensor)
+- int8_dynamic: each row's absmax found on every call, rows quantised, INT8 product, result scaled back, each a
+  kernel of its own (``torch.ao.quantization.quantize_dynamic``, per row instead of per tensor)
 - int8_dynamic_fused: the same with the scaling back inside the product
 - int8_static: scales known beforehand, from a calibration on other data; the absmax pass is gone
 """
@@ -123,7 +123,7 @@ MECHANISM = Mechanism(
     name="quantization",
     question="What does INT8 gain a matrix product, once finding the scales is paid for?",
     claims=("A11",),
-    variants={name: ("cpu",) for name in ("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static")},
+    variants=dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu",)),
     standard="f32",
     flash="int8_dynamic",
     dtypes=("f32",),

@@ -67,7 +67,7 @@ class CpuEngine:
         return PlannedCall(call_key(kernel, arrays), kernel, self.library.prepare(kernel, *arrays, **scalars))
 
     def sequence(self, calls: Sequence[PlannedCall]) -> native.Sequence:
-        return native.Sequence([call.run for call in calls])
+        return native.Sequence([call.run for call in calls])  # type: ignore[misc]
 
 
 class RecordingEngine:

@@ -188,23 +188,26 @@ class _Builder:
         inputs, scale = self.inputs, 1 / math.sqrt(self.config.head_dim)
         kernel = f"attention_{spec.algorithm}_{self.storage}"
         if spec.algorithm == "online_masked":
-            operands = (q[rows], keys, values, inputs.slot[rows], self.mask[rows], inputs.extent, mixed[rows])
-            self.lower.emit(kernel, *operands, scale=scale)
+            seen: tuple[Any, ...] = (inputs.slot[rows], self.mask[rows], inputs.extent)
+            self.lower.emit(kernel, q[rows], keys, values, *seen, mixed[rows], scale=scale)
         else:
             window = self.shape.window if spec.window == "skip" else 0
-            operands = (q[rows], keys, values, inputs.slot[rows], inputs.position[rows], mixed[rows])
-            self.lower.emit(kernel, *operands, window=window, scale=scale)
+            seen = (inputs.slot[rows], inputs.position[rows])
+            self.lower.emit(kernel, q[rows], keys, values, *seen, mixed[rows], window=window, scale=scale)
 
-    def _materialised(self, spec: KernelSpec, rows: slice, q: Any, keys: Any, values: Any, mixed: Any) -> None:
+    def _materialised(
+        self, spec: KernelSpec, rows: slice, q: Any, keys: Any, values: Any, mixed: Any
+    ) -> None:
         emit, inputs, heads = self.lower.emit, self.inputs, self.config.heads
         m, scale = rows.stop - rows.start, 1 / math.sqrt(self.config.head_dim)
         scores = self._buffer("scores", (heads, m, self.shape.capacity), "f32")
         if spec.window == "skip":
-            operands = (q[rows], keys, inputs.slot[rows], inputs.position[rows], inputs.extent, scores)
-            emit(f"attention_scores_window_{self.storage}", *operands, window=self.shape.window, scale=scale)
+            seen = (inputs.slot[rows], inputs.position[rows], inputs.extent)
+            kernel = f"attention_scores_window_{self.storage}"
+            emit(kernel, q[rows], keys, *seen, scores, window=self.shape.window, scale=scale)
         else:
-            operands = (q[rows], keys, inputs.slot[rows], inputs.extent, scores)
-            emit(f"attention_scores_{self.storage}", *operands, scale=scale)
+            kernel = f"attention_scores_{self.storage}"
+            emit(kernel, q[rows], keys, inputs.slot[rows], inputs.extent, scores, scale=scale)
         emit("add_mask", scores, self.mask[rows], inputs.extent)
         if spec.epilogue == "passes":
             peak, total = (self._buffer(name, (heads, m), "f32") for name in ("scores_peak", "scores_total"))
@@ -222,10 +225,9 @@ class _Builder:
         half, capacity = self.config.head_dim // 2, self.shape.capacity
         frequency = self.config.rope_theta ** (-np.arange(half) / half)
         angle = np.arange(capacity)[:, None] * frequency
-        cos, sin = (
-            self.weights.table(name, (capacity, half), "f32", lambda f=function: f(angle).astype(np.float32))
-            for name, function in (("cos", np.cos), ("sin", np.sin))
-        )
+        shape = (capacity, half)
+        cos = self.weights.table("cos", shape, "f32", lambda: np.cos(angle).astype(np.float32))
+        sin = self.weights.table("sin", shape, "f32", lambda: np.sin(angle).astype(np.float32))
         return cos, sin
 
 

@@ -18,7 +18,7 @@ Weights = Mapping[str, np.ndarray]
 def forward(
     weights: Weights,
     config: ModelConfig,
-    tokens: np.ndarray | Sequence[Sequence[int]] | Sequence[bytes],
+    tokens: np.ndarray | Sequence[np.ndarray] | Sequence[Sequence[int]] | Sequence[bytes],
     span: int | None = None,
 ) -> np.ndarray:
     """Logits [b, t, vocab], float64, of the byte after each position.

@@ -84,7 +84,9 @@ def custom_scenario(lengths: tuple[int, ...], steps: int, seed: int = 0, vocab: 
     """Random tokens with the given prompt lengths; for tests and for shapes that have no text."""
     rng = np.random.default_rng(seed)
     texts = tuple(rng.integers(0, vocab, n).astype(np.int32) for n in lengths)
-    return Scenario("custom", texts, rng.integers(0, vocab, (len(lengths), steps)).astype(np.int32), 2, window=5)
+    return Scenario(
+        "custom", texts, rng.integers(0, vocab, (len(lengths), steps)).astype(np.int32), 2, window=5
+    )
 
 
 def _texts() -> list[str]:

@@ -60,7 +60,8 @@ class WeightStore:
 
     def packed(self, name: str, dtype: str, columns: slice) -> Any:
         """Columns of a weight packed in panels of 32 (bf16: pairs of rows interleaved)."""
-        shape = packed_spec(*self._matrix(name)[:, columns].shape, dtype).shape
+        k, n = self._matrix(name)[:, columns].shape
+        shape = packed_spec(k, n, dtype).shape
 
         def make() -> Any:
             packed = self.engine.empty(shape, dtype)

@@ -35,7 +35,9 @@ class WrongLogitsError(RuntimeError):
 class PipelineSubject:
     """The language model under any mixture of switches."""
 
-    def __init__(self, model: str = "small", scenario: str = "single", isa: str | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, model: str = "small", scenario: str = "single", isa: str | None = None, seed: int = 0
+    ) -> None:
         self.engine = CpuEngine(isa)
         self.config, self.source = load_model(model, seed)
         self.scenario = scenario_of(scenario)
@@ -165,7 +167,7 @@ def by_key(task: Task) -> Mapping[str, list[Callable[[], None]]]:
 def _round(runs: list[Callable[[], None]]) -> Callable[[], Any]:
     """All runs once, the way the pipeline would: native calls in one sequence, host work from Python."""
     if all(isinstance(run, native.Call) for run in runs):
-        return native.Sequence(runs)
+        return native.Sequence(runs)  # type: ignore[arg-type]
     return lambda: [run() for run in runs]
 
 

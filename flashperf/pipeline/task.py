@@ -76,9 +76,9 @@ class Task:
         if self.levels["preprocessing"] == "rebuilt":
             window = 0 if self.levels["span"] == "full" else self.scenario.window
             for step in (self.prefill, self.decode):
-                shape = "x".join(map(str, step.program.mask.shape))
+                size = "x".join(map(str, step.program.mask.shape))
                 action = rebuild_mask(step.program, window)
-                step.before.append(HostAction(f"host_mask({shape},window={window})", action))
+                step.before.append(HostAction(f"host_mask({size},window={window})", action))
         if self.levels["checkpoint"] == "none":
             return None
         config, storage = self.config, storage_of(self.levels)
