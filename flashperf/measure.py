@@ -28,7 +28,7 @@ __all__ = [
     "measure_pair",
 ]
 
-MOST_SAMPLES = 1000  # of a pair in its budget: samples get longer rather than more, and a record stays small
+MOST_SAMPLES = 2000  # of a pair in its budget: samples get longer rather than more, and a record stays small
 _SECOND_POISON_BYTE = 0x5A  # far from -1: an integer output left unwritten can't pass under both
 
 

@@ -14,7 +14,7 @@ struct Shape {
 };
 
 // From this many rows on a tile pays: it fills lanes with rows, so with fewer most of its work is wasted.
-constexpr int64_t kFewestRows = kWidth / 2;
+constexpr int64_t kFewestRows = std::max(4, kWidth / 2);
 
 inline int64_t used_keys(const int32_t* extent, int64_t t) { return std::clamp<int64_t>(extent[0], 0, t); }
 
