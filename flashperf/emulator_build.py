@@ -20,14 +20,13 @@ from flashperf.suggest import unknown_name
 
 _FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-w"]
 SANITIZERS = {
-    "address": ["-fsanitize=address", "-fsanitize-sections=flashperf_shared", "-fno-omit-frame-pointer"],
+    "address": ["-fsanitize=address", "-fno-omit-frame-pointer"],
     "undefined": ["-fsanitize=bounds,alignment", "-fno-sanitize-recover=all"],
     "thread": ["-fsanitize=thread"],
 }
 _ALIGNMENT = r"(?:(?:alignas\s*\(\s*\d+\s*\)|__attribute__\s*\(\(aligned\(\d+\)\)\))\s*)?"
-_EXTERN_SHARED = re.compile(
-    rf"extern\s+__shared__\s+{_ALIGNMENT}([\w:][\w:\s<>,]*?)\s+{_ALIGNMENT}(\w+)\s*\[\s*\]\s*;"
-)
+_SHARED = re.compile(rf"(extern\s+)?__shared__\s+({_ALIGNMENT})([^;]+);")
+_DECLARATOR = re.compile(rf"(.*?)\s*({_ALIGNMENT})(\w+)\s*((?:\[.*\])?)", re.DOTALL)
 _BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 _KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
 
@@ -55,7 +54,7 @@ def cache_folder() -> Path:
 
 @cache
 def _compiler() -> tuple[str, str]:
-    """The compiler and its version line. GCC is needed: Clang has no -fsanitize-sections."""
+    """The compiler and its version line."""
     name = os.environ.get("FLASHPERF_GXX", "g++")
     if not shutil.which(name):
         raise BuildError(f"the CUDA emulator needs g++, and {name} is not on the PATH")
@@ -65,10 +64,7 @@ def _compiler() -> tuple[str, str]:
 def _run(command: list[str]) -> str:
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        hint = ""
-        if "section type conflict" in result.stderr:
-            hint = "\nA template or inline function with __shared__ arrays must be in an anonymous namespace."
-        raise BuildError(f"{' '.join(command)}\n{result.stderr}{hint}")
+        raise BuildError(f"{' '.join(command)}\n{result.stderr}")
     return result.stdout
 
 
@@ -98,7 +94,8 @@ def _runtime_objects(sanitizers: tuple[str, ...]) -> list[Path]:
     """The emulator itself. Only AddressSanitizer instruments it: the others are to see the kernel alone."""
     folder = source_folder() / "emulator"
     headers = "".join(p.read_text() for p in sorted(folder.glob("*.h")))
-    flags = [*_FLAGS, "-O2", "-g1"]
+    # Without loops turned into calls of memcpy: the sanitizers would look at those.
+    flags = [*_FLAGS, "-O2", "-g1", "-fno-tree-loop-distribute-patterns"]
     if "address" in sanitizers:
         flags += [*SANITIZERS["address"], "-DFLASHPERF_ASAN"]
     if "thread" in sanitizers:
@@ -112,6 +109,38 @@ def _runtime_objects(sanitizers: tuple[str, ...]) -> list[Path]:
     return objects
 
 
+def _split(text: str) -> list[str]:
+    """Split a list of declarators at the commas outside all brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([<{") - (character in ")]>}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _shared_declaration(match: re.Match[str]) -> str:
+    """One ``__shared__`` declaration as C++: see csrc/emulator/shared.h."""
+    is_extern, alignment, declaration = match.groups()
+    kind, lines = "", []
+    for part in _split(declaration):
+        declarator = _DECLARATOR.fullmatch(part)
+        if not declarator:
+            raise BuildError(f"cannot read the declaration __shared__ {declaration};")
+        own_kind, own_alignment, name, dims = declarator.groups()
+        kind = own_kind or kind  # `float a[2], b[2];`: the type is written once
+        if is_extern:
+            lines.append(f"{kind}* {name} = static_cast<{kind}*>(::flashperf::emulator::dynamic_shared());")
+        else:
+            storage = f"::flashperf::emulator::Shared<{kind}{dims}> {name}_storage"
+            lines.append(
+                f"static {alignment or own_alignment} {storage}; auto& {name} = {name}_storage.value;"
+            )
+    return " ".join(lines)
+
+
 def _translate(source: Path, defines: Sequence[str]) -> str:
     """The preprocessed source as C++: dynamic shared arrays become pointers, kernels are published."""
     folder = source_folder() / "emulator"
@@ -119,7 +148,7 @@ def _translate(source: Path, defines: Sequence[str]) -> str:
     macros = [f"-D{define}" for define in defines]
     command = [_compiler()[0], "-E", "-std=c++17", "-x", "c++", *includes, "-include", "emulator.h", *macros]
     text = _run([*command, str(source)])
-    text = _EXTERN_SHARED.sub(r"\1* \2 = static_cast<\1*>(::flashperf::emulator::dynamic_shared());", text)
+    text = _SHARED.sub(_shared_declaration, text)
     kernels = {m.group(3): m.group(1) or m.group(2) or "" for m in _KERNEL.finditer(text)}
     published = "".join(f"FLASHPERF_PUBLISH({name}, {bounds})\n" for name, bounds in kernels.items())
     return f'#include "{folder / "qualifiers.h"}"\n{text}\n{published}'
@@ -135,8 +164,11 @@ def build(
     """
     _check_sanitizers(sanitizers)
     source, compiler = Path(source), _compiler()[0]
-    translated = _translate(source, defines)
-    flags = [*_FLAGS, "-O1" if sanitizers else "-O2", "-g1", *(f for s in sanitizers for f in SANITIZERS[s])]
+    sanitized = ["FLASHPERF_SANITIZED"] if sanitizers else []
+    translated = _translate(source, [*defines, *sanitized])
+    # Code of one thread has little to vectorise, and GCC 12 for aarch64 fails on some of it.
+    flags = [*_FLAGS, "-O1" if sanitizers else "-O2", "-fno-tree-vectorize", "-g1"]
+    flags += [flag for name in sanitizers for flag in SANITIZERS[name]]
     objects = [p for p in _runtime_objects(tuple(sanitizers)) if program or not p.name.startswith("replay-")]
     key = _key(translated, str(program), *flags, *(p.name for p in objects))
     folder = cache_folder() / "-".join(["kernels", *sanitizers])

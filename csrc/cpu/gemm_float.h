@@ -118,34 +118,46 @@ const T* padded_rows(const T* x, int64_t rows, int64_t k, int64_t group) {
   return out;
 }
 
-// Few rows read the right operand where it is; from here on it pays to bring its panels into the best form
-// first.
-constexpr int64_t kFewRows = kMaxRows;
+// Up to so many rows, reading the right operand where it lies beats bringing its panels into a better form
+// first: packing f32 saves strides, widening a half type a conversion per tile, pairing bf16 opens the way to
+// faster instructions.
+template <class T>
+constexpr int64_t kFewRows = std::is_same_v<T, float> ? 96 : kMaxRows;
+#if defined(__AVX512BF16__)
+template <>
+constexpr int64_t kFewRows<bf16> = 4;
+#endif
 
+// A row-major operand that is larger than this does not stay in L2 from one panel to the next; it is
+// multiplied in stretches of rows, for the same reason as it is packed so.
+constexpr int64_t kStreamedBytes = 3 << 19;
+
+#if defined(__AVX512BF16__)
+// The product with panels of pairs of bf16.
 template <class E>
-void bf16_panels(const bf16* x, int64_t m, int64_t k, int64_t n, const Source<bf16>& w,
-                 const Source<bf16>& w2, const E& epilogue) {
+void product_pairs(const bf16* x, int64_t m, int64_t k, int64_t n, const Source<bf16>& w,
+                   const Source<bf16>& w2, const E& epilogue) {
 #if defined(__AMX_BF16__)
   if (m > amx::kFewRows) return amx::multiply(x, m, k, n, w, w2, epilogue);
 #endif
-#if defined(__AVX512BF16__)
   const int64_t length = ceil_div(k, 2) * 2;
   multiply<DotPairs>(padded_rows(x, m, k, 2), length, m, length / 2, n, w, w2, epilogue);
-#endif
 }
+#endif
 
 // The product of x[m, k] with packed panels of w[k, n]; with w2 too if the epilogue is gated.
 template <class T, class E>
 void product_packed(const T* x, int64_t m, int64_t k, int64_t n, const T* w, const T* w2, const E& epilogue) {
   const auto in_place = [&](const T* matrix) { return packed_source(matrix, k, n); };
 #if defined(__AVX512BF16__)
-  if constexpr (std::is_same_v<T, bf16>) return bf16_panels(x, m, k, n, in_place(w), in_place(w2), epilogue);
+  if constexpr (std::is_same_v<T, bf16>)
+    return product_pairs(x, m, k, n, in_place(w), in_place(w2), epilogue);
 #endif
   const int64_t length = ceil_div(k, kGroup<T>) * kGroup<T>;
   const float* a = as_float(x, m, k, length);
   if constexpr (std::is_same_v<T, float>) {
     multiply<Fma<float>>(a, k, m, k, n, in_place(w), in_place(w2), epilogue);
-  } else if (m > kFewRows) {
+  } else if (m > kFewRows<T>) {
     const bool kept = m > left_rows(length * 4);
     const auto wide = [&](const T* matrix) { return widened_source(matrix, k, n, kept); };
     multiply<Fma<float>>(a, length, m, length, n, wide(w), wide(w2), epilogue);
@@ -158,15 +170,20 @@ void product_packed(const T* x, int64_t m, int64_t k, int64_t n, const T* w, con
 // The same product with w, and w2, row-major.
 template <class T, class E>
 void product_rows(const T* x, int64_t m, int64_t k, int64_t n, const T* w, const T* w2, const E& epilogue) {
-  if (m <= kFewRows) {
+  if (m <= kFewRows<T>) {
     const auto in_place = [&](const T* matrix) { return rows_source(matrix, k, n); };
-    return multiply<Fma<T>>(as_float(x, m, k, k), k, m, k, n, in_place(w), in_place(w2), epilogue);
+    const int64_t stretch = k * n * static_cast<int64_t>(sizeof(T)) > kStreamedBytes ? kStretch : k;
+    return multiply<Fma<T>>(as_float(x, m, k, k), k, m, k, n, in_place(w), in_place(w2), epilogue, stretch);
   }
 #if defined(__AVX512BF16__)
   if constexpr (std::is_same_v<T, bf16>) {
+#if defined(__AMX_BF16__)
+    const bool kept = m > amx::rows_at_once(k * 2);
+#else
     const bool kept = m > left_rows(k * 2);
+#endif
     const auto pairs = [&](const T* matrix) { return panels_of_rows<2, bf16>(matrix, k, n, kept); };
-    return bf16_panels(x, m, k, n, pairs(w), pairs(w2), epilogue);
+    return product_pairs(x, m, k, n, pairs(w), pairs(w2), epilogue);
   }
 #endif
   const bool kept = m > left_rows(k * 4);

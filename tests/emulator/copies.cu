@@ -3,7 +3,8 @@
 
 #include "../../csrc/cuda/common.cuh"
 
-// Two groups of copies; out: before any wait, after the first group, after both (the second one is zero-filled).
+// Two groups of copies; out: before any wait, after the first group, after both (the second one is
+// zero-filled).
 extern "C" __global__ void two_groups(const float4* x, float4* out) {
   __shared__ float4 buffer[2][32];
   const int t = threadIdx.x;

@@ -21,7 +21,9 @@ __device__ void wmma_product(const Memory* a, const Memory* b, Sum* c) {
 }  // namespace
 
 // C = 2 (A B + 1): A 16 x k row-major, B k x 16 column-major, C 16 x 16 row-major.
-extern "C" __global__ void wmma_half(const half* a, const half* b, float* c) { wmma_product<half, half, float, 16>(a, b, c); }
+extern "C" __global__ void wmma_half(const half* a, const half* b, float* c) {
+  wmma_product<half, half, float, 16>(a, b, c);
+}
 extern "C" __global__ void wmma_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b, float* c) {
   wmma_product<__nv_bfloat16, __nv_bfloat16, float, 16>(a, b, c);
 }
@@ -36,7 +38,8 @@ extern "C" __global__ void wmma_s8(const signed char* a, const signed char* b, i
 namespace {
 template <class Sum, class Multiply>
 __device__ void mma_product(const unsigned* a, const unsigned* b, Sum* c, Multiply multiply) {
-  const int group = threadIdx.x / 4, number = threadIdx.x % 4;  // a row of A or column of B is 8 registers long
+  const int group = threadIdx.x / 4,
+            number = threadIdx.x % 4;  // a row of A or column of B is 8 registers long
   unsigned fa[4], fb[2];
   Sum sum[4] = {0, 0, 0, 0};
   for (int r = 0; r < 4; ++r) fa[r] = a[(group + r % 2 * 8) * 8 + number + r / 2 * 4];
@@ -58,10 +61,18 @@ struct S8 {
 };
 }  // namespace
 
-extern "C" __global__ void mma_sync_f16(const unsigned* a, const unsigned* b, float* c) { mma_product(a, b, c, F16()); }
-extern "C" __global__ void mma_sync_bf16(const unsigned* a, const unsigned* b, float* c) { mma_product(a, b, c, Bf16()); }
-extern "C" __global__ void mma_sync_tf32(const unsigned* a, const unsigned* b, float* c) { mma_product(a, b, c, Tf32()); }
-extern "C" __global__ void mma_sync_s8(const unsigned* a, const unsigned* b, int* c) { mma_product(a, b, c, S8()); }
+extern "C" __global__ void mma_sync_f16(const unsigned* a, const unsigned* b, float* c) {
+  mma_product(a, b, c, F16());
+}
+extern "C" __global__ void mma_sync_bf16(const unsigned* a, const unsigned* b, float* c) {
+  mma_product(a, b, c, Bf16());
+}
+extern "C" __global__ void mma_sync_tf32(const unsigned* a, const unsigned* b, float* c) {
+  mma_product(a, b, c, Tf32());
+}
+extern "C" __global__ void mma_sync_s8(const unsigned* a, const unsigned* b, int* c) {
+  mma_product(a, b, c, S8());
+}
 
 // out[lane][register]: the four 8 x 8 tiles of `x` (32 rows of 8), by x4, x2 and transposed.
 extern "C" __global__ void ldmatrix(const uint4* x, unsigned* out) {

@@ -27,7 +27,9 @@ extern "C" __global__ void dead_lane(float* out) {
   out[threadIdx.x] = __shfl_xor_sync(0xFFFFFFFFu, 1.0f, 1);
 }
 
-extern "C" __global__ void outside_own_mask(float* out) { out[threadIdx.x] = __shfl_sync(0x0000FFFFu, 1.0f, 0); }
+extern "C" __global__ void outside_own_mask(float* out) {
+  out[threadIdx.x] = __shfl_sync(0x0000FFFFu, 1.0f, 0);
+}
 
 extern "C" __global__ void reads_outside_mask(float* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_xor_sync(0x0000FFFFu, 1.0f, 16);

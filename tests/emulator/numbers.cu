@@ -9,20 +9,26 @@ __device__ void sixteen_bit(const T* a, const T* b, T* out, int n) {
   if (i >= n) return;
   T* mine = out + 8 * i;
   mine[0] = a[i] + b[i], mine[1] = a[i] - b[i], mine[2] = a[i] * b[i], mine[3] = a[i] / b[i];
-  mine[4] = __hfma(a[i], b[i], a[i]), mine[5] = __hmax(a[i], b[i]), mine[6] = __hmin(a[i], b[i]), mine[7] = __habs(a[i]);
+  mine[4] = __hfma(a[i], b[i], a[i]), mine[5] = __hmax(a[i], b[i]), mine[6] = __hmin(a[i], b[i]),
+  mine[7] = __habs(a[i]);
 }
 }  // namespace
 
-extern "C" __global__ void half_arithmetic(const half* a, const half* b, half* out, int n) { sixteen_bit(a, b, out, n); }
-extern "C" __global__ void bf16_arithmetic(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* out, int n) {
+extern "C" __global__ void half_arithmetic(const half* a, const half* b, half* out, int n) {
+  sixteen_bit(a, b, out, n);
+}
+extern "C" __global__ void bf16_arithmetic(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* out,
+                                           int n) {
   sixteen_bit(a, b, out, n);
 }
 
 extern "C" __global__ void half_conversions(const float* x, half* out, float* back, int n) {
-  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = __float2half_rn(x[i]), back[i] = __half2float(out[i]);
+  for (int i = threadIdx.x; i < n; i += blockDim.x)
+    out[i] = __float2half_rn(x[i]), back[i] = __half2float(out[i]);
 }
 extern "C" __global__ void bf16_conversions(const float* x, __nv_bfloat16* out, float* back, int n) {
-  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = __float2bfloat16(x[i]), back[i] = __bfloat162float(out[i]);
+  for (int i = threadIdx.x; i < n; i += blockDim.x)
+    out[i] = __float2bfloat16(x[i]), back[i] = __bfloat162float(out[i]);
 }
 
 extern "C" __global__ void pairs(const half2* a, half2* out) {

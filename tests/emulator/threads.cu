@@ -50,7 +50,8 @@ extern "C" __global__ void fresh_shared(float* out) {
 
 extern "C" __global__ void __launch_bounds__(2 * 32, 1) bounded(int* out) { out[threadIdx.x] = 1; }
 
-extern "C" __global__ void every_type(const signed char* a, const unsigned char* b, const float4* c, const half2* d,
-                                      const __nv_bfloat16* e, double f, long long g, unsigned h, bool i, double* out) {
+extern "C" __global__ void every_type(const signed char* a, const unsigned char* b, const float4* c,
+                                      const half2* d, const __nv_bfloat16* e, double f, long long g,
+                                      unsigned h, bool i, double* out) {
   out[0] = a[0] + b[0] + c[0].w + __high2float(d[0]) + __bfloat162float(e[0]) + f + double(g) + h + i;
 }

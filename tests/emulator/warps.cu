@@ -26,7 +26,7 @@ extern "C" __global__ void half_masks(const int* x, int* out) {
 }
 
 extern "C" __global__ void votes(const int* x, unsigned* out) {
-  unsigned* mine = out + 5 * threadIdx.x;
+  unsigned* mine = out + 6 * threadIdx.x;
   const int value = x[threadIdx.x];
   int all = 0;
   mine[0] = __ballot_sync(0xFFFFFFFFu, value > 0);
@@ -34,6 +34,7 @@ extern "C" __global__ void votes(const int* x, unsigned* out) {
   mine[2] = __all_sync(0xFFFFFFFFu, value > -100);
   mine[3] = __match_any_sync(0xFFFFFFFFu, value);
   mine[4] = __match_all_sync(0xFFFFFFFFu, value / 100, &all) & (all ? ~0u : 0u);
+  mine[5] = __match_all_sync(0xFFFFFFFFu, value, &all) + all;
 }
 
 extern "C" __global__ void reductions(const int* x, int* out) {
@@ -51,7 +52,8 @@ extern "C" __global__ void reductions(const int* x, int* out) {
 
 // The last warp may have fewer than 32 threads: a full mask then means the lanes that exist.
 extern "C" __global__ void partial_warp(const int* x, int* out) {
-  out[threadIdx.x] = __reduce_add_sync(0xFFFFFFFFu, x[threadIdx.x]) + 1000 * __popc(__ballot_sync(0xFFFFFFFFu, 1));
+  out[threadIdx.x] =
+      __reduce_add_sync(0xFFFFFFFFu, x[threadIdx.x]) + 1000 * __popc(__ballot_sync(0xFFFFFFFFu, 1));
 }
 
 extern "C" __global__ void tiles(const float* x, float* out) {

@@ -1,0 +1,165 @@
+"""Binds launches to a GPU through CuPy, or to the CPU emulator where there is none.
+
+A mechanism's module builds its launches from arrays (``flashperf.emulator.Launch``); nothing in them says
+where they run. On a GPU the arrays are copied to the device once, when they are bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashperf.backends import available
+from flashperf.emulator import Launch, Module
+from flashperf.emulator_build import source_folder
+
+Arrays = Mapping[str, Any]
+#: Named arrays -> the launches of one call, in order. Called once, when the call is bound.
+Table = Callable[[Mapping[str, Any]], Sequence[Launch]]
+
+_STATIC_SHARED_LIMIT_BYTES = 48 << 10  # above this a kernel must opt in to more dynamic shared memory
+
+
+def ceil_div(a: int, b: int) -> int:
+    """How many blocks of ``b`` cover ``a``."""
+    return -(-a // b)
+
+
+def source(mechanism: str) -> Path:
+    """``csrc/cuda/<mechanism>.cu``."""
+    return source_folder() / "cuda" / f"{mechanism}.cu"
+
+
+@functools.cache
+def emulated_module(mechanism: str) -> Module:
+    """The mechanism's kernels, built for the emulator."""
+    return Module(source(mechanism))
+
+
+@functools.cache
+def gpu_module(mechanism: str) -> Any:
+    """The mechanism's kernels as a CuPy module: the fat binary if it was built, else from NVRTC."""
+    import cupy
+
+    binary = Path(__file__).parent.parent / "_cuda" / f"{mechanism}.fatbin"
+    if binary.exists():
+        return cupy.RawModule(path=str(binary))
+    options = ("-std=c++17", f"-I{source_folder() / 'cuda'}")
+    return cupy.RawModule(code=source(mechanism).read_text(), options=options, backend="nvrtc")
+
+
+class EmulatedCall:
+    """A call on the CPU emulator, on the host arrays themselves."""
+
+    def __init__(self, mechanism: str, launches: Sequence[Launch], order: str = "forward") -> None:
+        self.launches = tuple(launches)
+        self._module, self._order = emulated_module(mechanism), order
+
+    def __call__(self) -> None:
+        for launch in self.launches:
+            self._module.run(launch, self._order)
+
+    def collect(self) -> None:
+        """Nothing to do: the outputs are on the host."""
+
+
+class GpuCall:
+    """A call on the GPU: enqueues its launches on torch's current stream, else on CuPy's, and returns."""
+
+    def __init__(
+        self, mechanism: str, launches: Sequence[Launch], outputs: Iterable[tuple[np.ndarray, Any]]
+    ) -> None:
+        self._outputs = list(outputs)
+        self._launches = [(self._function(mechanism, launch), launch) for launch in launches]
+
+    @staticmethod
+    def _function(mechanism: str, launch: Launch) -> Any:
+        function = gpu_module(mechanism).get_function(launch.kernel)
+        if launch.shared_bytes > _STATIC_SHARED_LIMIT_BYTES:
+            function.max_dynamic_shared_size_bytes = launch.shared_bytes
+        return function
+
+    def __call__(self) -> None:
+        with _current_stream():
+            self._enqueue()
+
+    def _enqueue(self) -> None:
+        for function, launch in self._launches:
+            args = tuple(np.uint64(0) if arg is None else arg for arg in launch.args)
+            function(launch.grid, launch.block, args, shared_mem=launch.shared_bytes)
+
+    def collect(self) -> None:
+        """Wait for the work and copy the outputs to the host arrays that were bound."""
+        with _current_stream() as stream:
+            for host, device in self._outputs:
+                host[...] = device.get()
+            stream.synchronize()
+
+
+class GraphCall(GpuCall):
+    """As GpuCall, with the launches captured in a CUDA graph when bound: a call launches the graph."""
+
+    def __init__(
+        self, mechanism: str, launches: Sequence[Launch], outputs: Iterable[tuple[np.ndarray, Any]]
+    ) -> None:
+        import cupy
+
+        super().__init__(mechanism, launches, outputs)
+        self._enqueue()  # modules must be loaded before the capture
+        cupy.cuda.get_current_stream().synchronize()
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture()
+            self._enqueue()
+            self._graph = stream.end_capture()
+
+    def __call__(self) -> None:
+        self._graph.launch(stream=_current_stream())
+
+
+def _current_stream() -> Any:
+    """torch's current stream as a CuPy context where torch is in use, else CuPy's own current stream."""
+    import cupy
+
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    return cupy.cuda.get_current_stream()
+
+
+def bind(
+    mechanism: str,
+    table: Table,
+    inputs: Arrays,
+    outputs: Arrays,
+    scratch: Arrays | None = None,
+    *,
+    graph: bool = False,
+) -> EmulatedCall | GpuCall:
+    """Bind a table of launches to named arrays; ``scratch`` is memory that only the kernels use.
+
+    The call writes the outputs: at once with the emulator, on ``collect()`` with a GPU. ``graph`` makes one
+    CUDA graph of the launches; the emulator runs them one by one.
+    """
+    names = {**(scratch or {}), **inputs, **outputs}
+    if available("cuda"):
+        return EmulatedCall(mechanism, table(names))
+    import cupy
+
+    device = {name: cupy.asarray(array) for name, array in names.items()}
+    kind = GraphCall if graph else GpuCall
+    return kind(mechanism, table(device), [(outputs[name], device[name]) for name in outputs])
+
+
+@functools.cache
+def resident_blocks(per_sm: int = 4) -> int:
+    """How many blocks a persistent kernel launches: ``per_sm`` on every SM; 6 where there is no GPU."""
+    if available("cuda"):
+        return 6
+    import cupy
+
+    return per_sm * int(cupy.cuda.Device().attributes["MultiProcessorCount"])
