@@ -20,7 +20,9 @@ from flashperf.pipeline.torch_model import Model, drop  # noqa: E402
 
 TOY = ModelConfig("toy", layers=1, dim=32, heads=2, ffn=48)
 TEXT = b"The quick brown fox jumps over the lazy dog; the dog sleeps on. " * 40
-RECIPE = train.Recipe(steps=12, windows=(32, 64), tokens_per_step=256, warmup_steps=3)
+SHORT = train.Stage(12, (32, 64), tokens_per_step=256, rate=0.003, warmup_steps=3)
+LONG = train.Stage(4, (128,), tokens_per_step=256, rate=0.001, warmup_steps=2)
+RECIPE = train.Recipe(stages=(SHORT,))
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def toy(monkeypatch: pytest.MonkeyPatch):
 
 
 def trained(recipe: train.Recipe, out: Path, report_every: int = 200) -> dict[str, np.ndarray]:
-    train.train(recipe, out, report_every)
+    train.train(recipe, out, report_every=report_every)
     return read_safetensors(out / "small.safetensors")
 
 
@@ -48,12 +50,30 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path):
 
 
 def test_nothing_of_a_run_is_left_to_chance_or_to_when_it_reports(tmp_path: Path):
-    still = replace(RECIPE, rate=0.0)  # weights stay as they were initialised
-    assert not np.array_equal(
-        trained(still, tmp_path)["embed"], trained(replace(still, seed=3), tmp_path)["embed"]
-    )
+    still = replace(RECIPE, stages=(replace(SHORT, rate=0.0),))  # weights stay as they were initialised
+    first, other = (trained(recipe, tmp_path)["embed"] for recipe in (still, replace(still, seed=3)))
+    assert not np.array_equal(first, other)
     seldom, often = (trained(RECIPE, tmp_path, report_every) for report_every in (12, 2))
     np.testing.assert_array_equal(seldom["embed"], often["embed"])
+
+
+def test_a_later_stage_goes_on_from_the_files_of_the_one_before(tmp_path: Path):
+    both = replace(RECIPE, stages=(SHORT, LONG))
+    whole = trained(both, tmp_path)
+    card = json.loads((tmp_path / "model_card.json").read_text(encoding="utf-8"))
+    rows = (tmp_path / "training_curve.csv").read_text(encoding="utf-8").splitlines()
+    assert [row.split(",")[0] for row in rows[1:]] == ["12", "16"]
+    assert len(card["wall_s"]) == 2
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    before = trained(RECIPE, parts)
+    train.train(both, parts, first_stage=1)
+    after = read_safetensors(parts / "small.safetensors")
+    np.testing.assert_array_equal(after["embed"], whole["embed"])
+    assert not np.array_equal(after["embed"], before["embed"])
+    assert (parts / "training_curve.csv").read_text(encoding="utf-8").splitlines() == rows
+    with pytest.raises(SystemExit, match="doesn't end at step 12"):
+        train.train(both, parts, first_stage=1)
 
 
 def test_it_learns_and_its_card_is_true(tmp_path: Path):
@@ -68,24 +88,24 @@ def test_it_learns_and_its_card_is_true(tmp_path: Path):
     )
     expected = reference.bits_per_byte(logits, tokens[1:].reshape(8, 256))
     assert card["heldout_bpb_256"] == pytest.approx(expected, abs=2e-4)
-    assert card["recipe"]["steps"] == 12
+    assert card["recipe"]["stages"][0]["steps"] == 12
     assert card["model"]["parameters"] == TOY.parameters()
 
 
 def test_batches_are_stretches_of_both_parts_with_their_successors():
     parts = torch.arange(300), torch.arange(1000, 1500)
     for step, window, from_topics in ((2, 32, 3), (3, 64, 2)):
-        inputs, targets = train.make_batch(parts, step, RECIPE, torch.Generator().manual_seed(0))
+        inputs, targets = train.make_batch(parts, SHORT, step, 0.375, torch.Generator().manual_seed(0))
         assert inputs.shape == targets.shape == (256 // window, window)
         assert (inputs.diff(dim=1) == 1).all()
         assert (targets == inputs + 1).all()
         assert (inputs[:, 0] < 300).sum() == from_topics
-        again, _ = train.make_batch(parts, step, RECIPE, torch.Generator().manual_seed(0))
+        again, _ = train.make_batch(parts, SHORT, step, 0.375, torch.Generator().manual_seed(0))
         assert (inputs == again).all()
 
 
 def test_the_rate_rises_then_falls():
-    rates = [train.rate_at(step, train.Recipe()) for step in (1, 100, 200, 3000, 5000)]
+    rates = [train.rate_at(step, train.Recipe().stages[0]) for step in (1, 100, 200, 3000, 5000)]
     assert rates[0] < rates[1] < rates[2] > rates[3] > rates[4] > 0
     assert rates[2] == pytest.approx(0.003, rel=0.01)
 

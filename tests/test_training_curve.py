@@ -46,7 +46,7 @@ def test_an_empty_curve_is_refused(tmp_path: Path):
 def test_the_committed_curve_is_the_cards():
     card = json.loads((DATA / "model_card.json").read_text(encoding="utf-8"))
     step, _, heldout_bpb = training_curve.read_curve(DATA / "training_curve.csv")[-1]
-    assert step == card["recipe"]["steps"]
+    assert step == sum(stage["steps"] for stage in card["recipe"]["stages"])
     assert heldout_bpb == pytest.approx(card["heldout_bpb_256"], abs=0.005)  # the card's weights are in bf16
 
 

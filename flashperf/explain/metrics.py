@@ -100,7 +100,7 @@ def _memory(record: Record) -> Iterator[Metric]:
             standard,
             flash,
             _quotient(standard, flash),
-            "resident, whole process",
+            "resident, beyond the bare process",
         )
 
 

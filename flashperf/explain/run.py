@@ -24,7 +24,8 @@ WORKERS = 8
 QUALITY_BYTES = 8192
 _PROBES = 3  # fresh processes per variant whose peak memory is read
 _REPORT_S = 4.0  # kept back for tables, pictures and the page
-_LATER_PHASES_SHARE = 0.3  # of the budget, kept for isolated calls, interactions and advice
+#: Interactions and advice take about this many rounds of cycles; kept back until they are done.
+_LATER_ROUNDS = 0.8
 
 
 class Phases:
@@ -98,19 +99,24 @@ class Phases:
             session = Session(
                 pool, self.switches, self.writer, self.progress, self.deadline, self.seed, self.verifies
             )
-            later_s = max(_REPORT_S, self.deadline.budget_s * _LATER_PHASES_SHARE)
             self.progress.phase("measuring", f"{session.k} switches, {WORKERS} processes taking turns")
             if not session.cycles(0, _REPORT_S):
                 return session.stopped
             self.isolate(pool)
-            number = 1
-            while not session.precise() and session.cycles(number, later_s):
-                number += 1
-            if session.precise():
-                session.stopped = "precise enough"
+            number = self._more_cycles(session, 1, _REPORT_S + _LATER_ROUNDS * session.round_s)
             session.confirm(_REPORT_S)
             self._advise(session)
+            self._more_cycles(session, number, _REPORT_S)
         return session.stopped
+
+    def _more_cycles(self, session: Session, number: int, reserve_s: float) -> int:
+        """Rounds from ``number`` on, until precise enough or no further one fits; the number of the next."""
+        self.progress.phase("measuring", f"round {number + 1}")
+        while not session.precise() and session.cycles(number, reserve_s):
+            number += 1
+        if session.precise():
+            session.stopped = "precise enough"
+        return number
 
     def _advise(self, session: Session) -> None:
         """Run Flash with its most harmful switch back at standard."""

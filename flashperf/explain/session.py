@@ -69,6 +69,11 @@ class Session:
     _cycle_s: float = 0.0
 
     @property
+    def round_s(self) -> float:
+        """Seconds that a cycle of every worker takes, by the last one."""
+        return self._cycle_s * len(self.pool.workers)
+
+    @property
     def k(self) -> int:
         """Active switches: bits of a mask."""
         return sum(switch.active for switch in self.switches)
@@ -84,7 +89,7 @@ class Session:
         of it fits before ``reserve_s`` from the end.
         """
         count = len(self.pool.workers)
-        if number and self.deadline.left_s - reserve_s < self._cycle_s * count * 1.1:
+        if number and self.deadline.left_s - reserve_s < self.round_s * 1.1:
             return False
         for turn, index in enumerate(self.rng(count, number).permutation(count)):
             begin = self.deadline.elapsed_s

@@ -22,7 +22,7 @@ SPAN = 64  # positions of a sliding window, where the span switch asks for one
 def held_out(
     engine: Engine, config: ModelConfig, weights: WeightStore, levels: Levels, n_bytes: int
 ) -> dict[str, float]:
-    """Bits per byte and accuracy over the first ``n_bytes`` of the held-out text, windows of CONTEXT bytes."""
+    """Bits per byte and accuracy on about ``n_bytes`` of the held-out text: windows of CONTEXT bytes, evenly spread."""
     shape = StepShape(CONTEXT, ((0, CONTEXT),), CONTEXT, 1, CONTEXT, SPAN)
     program = build_program(engine, config, weights, Buffers(engine), shape, levels)
     text = np.frombuffer(heldout_bytes(), np.uint8).astype(np.int32)
@@ -31,7 +31,8 @@ def held_out(
     host = None
     if levels["preprocessing"] == "rebuilt":
         host = rebuild_mask(program, 0 if levels["span"] == "full" else SPAN)
-    for start in range(0, min(n_bytes, len(text) - 1) - CONTEXT + 1, CONTEXT):
+    count = max(1, min(n_bytes, len(text) - 1) // CONTEXT)
+    for start in np.linspace(0, len(text) - CONTEXT - 1, count).astype(int):
         program.inputs.fill(text[start : start + CONTEXT], np.zeros(CONTEXT), rows, rows)
         if host is not None:
             host()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flashperf import native
+from flashperf import memory, native
 from flashperf.dtypes import widen
 from flashperf.pipeline import quality
 from flashperf.pipeline.engine import CpuEngine
@@ -118,9 +118,14 @@ class PipelineSubject:
         return {"kernel_s": times.kernel_s, "seconds": times.total_s}
 
     def peak_memory(self, levels: Levels) -> dict[str, float]:
-        """Peak resident bytes of this process after running one mixture; ask a fresh worker."""
+        """Peak resident bytes that one mixture adds to this process: its weights, caches and buffers.
+
+        Ask a fresh worker: memory that an earlier mixture gave back to the allocator is not counted again.
+        """
+        gc.collect()
+        before = memory.reset_peak()
         self._task(levels).run()
-        return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}
+        return {"peak_bytes": float(memory.peak_bytes() - before)}
 
     def held_out(self, levels: Levels, n_bytes: int) -> dict[str, float]:
         """Bits per byte and next-byte accuracy on held-out text."""

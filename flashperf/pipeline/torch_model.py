@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from flashperf.dtypes import to_bf16
 from flashperf.pipeline.config import ModelConfig
 
 
@@ -96,3 +97,31 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """RoPE by halves: element i of the first half turns with element i of the second."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def evaluate(model: Model, tokens: torch.Tensor, window: int) -> tuple[float, float]:
+    """Bits per byte and the share of bytes guessed right, over `tokens` in windows without overlap.
+
+    A byte's context is only its own window, so the first bytes of each window count as well and a longer
+    window is an easier task.
+    """
+    model.eval()
+    bits = hits = 0.0
+    rows = (len(tokens) - 1) // window
+    inputs, targets = (tokens[start : start + rows * window].view(rows, window) for start in (0, 1))
+    together = max(1, 4096 // window)
+    with torch.no_grad():
+        for x, y in zip(inputs.split(together), targets.split(together), strict=True):
+            logits = model(x)
+            bits += functional.cross_entropy(
+                logits.flatten(0, 1), y.flatten(), reduction="sum"
+            ).item() / math.log(2)
+            hits += (logits.argmax(-1) == y).sum().item()
+    model.train()
+    return bits / targets.numel(), hits / targets.numel()
+
+
+def bf16_weights(model: Model) -> dict[str, np.ndarray]:
+    """The weights rounded to bfloat16 (uint16 bit patterns), in the order of `ModelConfig.shapes()`."""
+    state = model.state_dict()
+    return {name: to_bf16(state[name].numpy()) for name in model.config.shapes()}
