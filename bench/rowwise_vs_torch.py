@@ -16,17 +16,12 @@ import likwid
 import numpy as np
 import torch
 from torch.nn import functional as F  # noqa: N812 - its usual name
-from versus import compare, print_header, print_row, print_skipped
+from versus import Call, compare, print_header, print_row, print_skipped
 
 from flashperf import dtypes, native
 
-SHAPES = [
-    (1, 256),
-    (16, 256),
-    (64, 1024),
-    (256, 2048),
-    (1024, 4096),
-]  # from one row to more than the L2 cache
+#: From one row to more than the L2 cache.
+SHAPES = [(1, 256), (16, 256), (64, 1024), (256, 2048), (1024, 4096)]
 TORCH_TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 EPS = 1e-5
 
@@ -38,40 +33,39 @@ def pair(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[np.ndarray, tor
     return ours, torch.from_numpy(dtypes.widen(ours, dtype)).to(TORCH_TYPES[dtype])
 
 
+def row_sides(
+    library: native.Library, dtype: str, r: int, c: int
+) -> dict[str, tuple[Call, Call, float | None]]:
+    """Operator -> our fused kernel, what eager torch runs for it, the target."""
+    (x, tx), (delta, td), (weight, tw) = (pair(s, dtype, i) for i, s in enumerate([(r, c), (r, c), (c,)]))
+    y, total = np.empty_like(x), np.empty_like(x)
+    flat = [a.reshape(-1) for a in (x, delta, y)]
+    norm = functools.partial(F.layer_norm, normalized_shape=(c,), weight=tw)
+
+    def ours(kernel: str, *arrays: np.ndarray, **scalars: float) -> Call:
+        return library.prepare(f"{kernel}_{dtype}", *arrays, **scalars)
+
+    in_place = ours("residual_rmsnorm", x.copy(), delta, weight, y, eps=EPS)
+    return {
+        "softmax": (ours("softmax", x, y), lambda: torch.softmax(tx, -1), 1.0),
+        "gelu": (ours("gelu", flat[0], flat[2]), lambda: F.gelu(tx), 1.0),
+        "bias_gelu": (ours("bias_gelu", x, weight, y), lambda: F.gelu(tx + tw), 1.0),
+        "swiglu": (ours("swiglu", *flat), lambda: F.silu(tx) * td, None),
+        "rmsnorm / layer_norm": (ours("rmsnorm", x, weight, y, eps=EPS), lambda: norm(tx), 1.0),
+        "add_rmsnorm / add, layer_norm": (
+            ours("add_rmsnorm", x, delta, weight, total, y, eps=EPS),
+            lambda: norm(tx + td),
+            1.0,
+        ),
+        # no target: two arrays more to read and write, level only where all of them are in a cache
+        "residual_rmsnorm / layer_norm": (in_place, lambda: norm(tx), None),
+    }
+
+
 def rows(library: native.Library, dtype: str) -> None:
     """Each fused operator against what eager torch runs for it."""
     for r, c in SHAPES:
-        (x, tx), (delta, td), (weight, tw) = (pair(s, dtype, i) for i, s in enumerate([(r, c), (r, c), (c,)]))
-        y, total = np.empty_like(x), np.empty_like(x)
-        flat = [a.reshape(-1) for a in (x, delta, y)]
-        prepare = library.prepare
-        norm = functools.partial(F.layer_norm, normalized_shape=(c,), weight=tw)
-        sides = {
-            "softmax": (prepare(f"softmax_{dtype}", x, y), lambda tx=tx: torch.softmax(tx, -1), 1.0),
-            "gelu": (prepare(f"gelu_{dtype}", flat[0], flat[2]), lambda tx=tx: F.gelu(tx), 1.0),
-            "bias_gelu": (
-                prepare(f"bias_gelu_{dtype}", x, weight, y),
-                lambda tx=tx, tw=tw: F.gelu(tx + tw),
-                1.0,
-            ),
-            "swiglu": (prepare(f"swiglu_{dtype}", *flat), lambda tx=tx, td=td: F.silu(tx) * td, None),
-            "rmsnorm / layer_norm": (
-                prepare(f"rmsnorm_{dtype}", x, weight, y, eps=EPS),
-                lambda tx=tx, n=norm: n(tx),
-                1.0,
-            ),
-            "residual rmsnorm / add, layer_norm": (
-                prepare(f"add_rmsnorm_{dtype}", x, delta, weight, total, y, eps=EPS),
-                lambda tx=tx, td=td, n=norm: n(tx + td),
-                1.0,
-            ),
-            "residual rmsnorm / layer_norm alone": (
-                prepare(f"add_rmsnorm_{dtype}", x, delta, weight, total, y, eps=EPS),
-                lambda tx=tx, n=norm: n(tx),
-                None,
-            ),
-        }
-        for name, (ours, theirs, target) in sides.items():
+        for name, (ours, theirs, target) in row_sides(library, dtype, r, c).items():
             print_row(compare(f"{name} {dtype} {r}x{c}", ours, theirs, target if dtype == "f32" else None))
 
 
@@ -125,6 +119,7 @@ def main() -> None:
         if "attention" in parts:
             attention(library, dtype)
     if "streaming" in parts:
+        print_header(args.isa, "likwid")
         streaming(library)
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors",
     "found and timed": (
-        "native isa registry backends environment disturbance energy timers measure problem blocks store "
+        "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
         "compare compare_text pair pair_run side arrays transport worker workers progress noise emulator "
         "emulator_build cuda kernels"
     ),

@@ -1,0 +1,45 @@
+"""The README: its tables are those of the committed record, its pictures are redrawn byte for byte, its code runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_tables_are_what_the_command_prints() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "update_readme.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_pictures_are_redrawn_byte_for_byte(tmp_path: Path) -> None:
+    from flashperf.explain import replay
+    from flashperf.plots.__main__ import PICTURES, RECORD
+    from flashperf.plots.waterfall import waterfall
+
+    waterfall(replay(RECORD), tmp_path / "waterfall")
+    assert (tmp_path / "waterfall.svg").read_bytes() == (PICTURES / "waterfall.svg").read_bytes()
+
+
+def test_links_and_files_exist() -> None:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
+            assert (ROOT / target).exists(), f"{name} links to {target}"
+
+
+@pytest.mark.slow
+def test_the_three_line_compare_prints_a_verdict() -> None:
+    code = re.search(r"```python\n(import flashperf.*?)```", README, re.DOTALL)
+    assert code is not None
+    result = subprocess.run(
+        [sys.executable, "-c", code.group(1)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"faster|slower|equivalent|can't tell", result.stdout)
