@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from flashperf import environment, transport
+from flashperf import environment
 from flashperf.blocks import Block
+from flashperf.comparing import transport
+from flashperf.comparing.pair import PairSpec, Prepared
+from flashperf.comparing.pair_run import PairRun, run_here, run_in_processes
 from flashperf.errors import UserError
-from flashperf.pair import PairSpec, Prepared
-from flashperf.pair_run import PairRun, run_here, run_in_processes
 from flashperf.records import Check, Comparison, Environment, Interval, Placement
 from flashperf.roofline import Roof, place
 from flashperf.stats import compare_log_ratios, ratio_interval, t_interval, trimmed_mean
@@ -65,7 +66,7 @@ class CompareResult:
         return self.placements[1] if self.placements else None
 
     def __str__(self) -> str:
-        from flashperf.compare_text import lines
+        from flashperf.comparing.text import lines
 
         return "\n".join(lines(self))
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from flashperf.bench_replay import REPLAY, replay
+from flashperf.benching.replay import REPLAY, replay
 
 if TYPE_CHECKING:
-    from flashperf.bench_session import BenchSession
+    from flashperf.benching.session import BenchSession
     from flashperf.records import Case, Mechanism
 
 BUDGET_S = 150.0  # with collecting, checking and printing under 3 minutes on 2 cores
@@ -91,7 +91,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _session(config: pytest.Config) -> BenchSession:
     if _SESSION not in config.stash:
-        from flashperf.bench_session import BenchSession, Budget
+        from flashperf.benching.session import BenchSession, Budget
 
         budget = Budget(config.getoption("--flashperf-budget"))
         config.stash[_SESSION] = BenchSession(budget, config.getoption("--flashperf-cache"))
@@ -104,7 +104,7 @@ def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[
     session, item = _session(request.config), request.node.nodeid
 
     def bench(mechanism: Mechanism, case: Case) -> None:
-        from flashperf.bench_session import extra_info
+        from flashperf.benching.session import extra_info
         from flashperf.errors import UserError
         from flashperf.measure import bind_case
 
@@ -136,7 +136,7 @@ def flashperf_end_to_end(benchmark: Any, request: pytest.FixtureRequest) -> Call
     session, item = _session(request.config), request.node.nodeid
 
     def end_to_end(variant: str) -> None:
-        from flashperf.bench_session import metric_of
+        from flashperf.benching.session import metric_of
         from flashperf.errors import UserError
         from flashperf.store import to_json
 
@@ -185,7 +185,7 @@ def bench_cases(
     mechanism's first dtype). What can't run here is skipped with its reason.
     """
     from flashperf import registry
-    from flashperf.bench_session import resolve
+    from flashperf.benching.session import resolve
     from flashperf.errors import UserError
 
     try:
@@ -228,7 +228,7 @@ def bench_end_to_end() -> Callable[..., None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """After pytest-benchmark's own tables: variants against their standards, then the attribution."""
     if _SESSION in config.stash:
-        from flashperf.bench_summary import summary_lines
+        from flashperf.benching.summary import summary_lines
 
         for title, lines in summary_lines(config.stash[_SESSION]):
             terminalreporter.section(title)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashperf import arrays
+from flashperf.comparing import arrays
 from flashperf.dtypes import widen
 
 torch = pytest.importorskip("torch")

@@ -17,8 +17,8 @@ from pair_cases import X, quick, softmax, softmax_thrice
 import flashperf
 from flashperf import compare as compare_module
 from flashperf.compare import ONE_PROCESS_FACTOR, CompareResult, one_process_comparison
-from flashperf.pair import PairSpec
-from flashperf.pair_run import run_here
+from flashperf.comparing.pair import PairSpec
+from flashperf.comparing.pair_run import run_here
 from flashperf.problem import WrongResult
 from flashperf.roofline import Roof
 from flashperf.timers import ScriptedClock

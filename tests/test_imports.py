@@ -21,13 +21,13 @@ LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors",
     "found and timed": (
         "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
-        "compare compare_text pair pair_run side arrays transport worker workers progress noise emulator "
-        "emulator_build cuda kernels"
+        "compare comparing worker workers progress noise emulator "
+        "emulator_build kernels"
     ),
-    "mechanisms": "mechanisms",
+    "mechanisms": "mechanisms cuda",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
     "explain": "explain planted selfcheck",
-    "out": "report cli commands pytest_plugin bench_replay bench_session bench_summary plots",
+    "out": "report cli commands pytest_plugin benching plots",
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}
 #: May import torch when they are imported: they train the model or are kernels of torch's own compiler.

@@ -13,9 +13,9 @@ import pytest
 # Sessions run in this process: what they import must be here before them, or they load it a second time.
 import flashperf.explain
 import flashperf.report  # noqa: F401
-from flashperf.bench_replay import ReplayTimer
-from flashperf.bench_session import BenchSession, Budget, Row
-from flashperf.bench_summary import summary_lines
+from flashperf.benching.replay import ReplayTimer
+from flashperf.benching.session import BenchSession, Budget, Row
+from flashperf.benching.summary import summary_lines
 from flashperf.records import Check, Cost, Measurement
 from flashperf.stats import ratio_interval
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flashperf import transport
+from flashperf.comparing import transport
 
 SCALE = 3.0
 RECEIVE = """
 import sys
 from pathlib import Path
-from flashperf import transport
+from flashperf.comparing import transport
 call, arguments = transport.loads(Path(sys.argv[1]).read_bytes())
 print(call(*arguments))
 """
@@ -103,7 +103,7 @@ def run_script(tmp_path: Path, text: str) -> str:
 
 SEND = """
 import os, subprocess, sys
-from flashperf import transport
+from flashperf.comparing import transport
 def sent(call, *arguments):
     transport.stop_if_loading()
     open("payload", "wb").write(transport.dumps((call, arguments)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flashperf import arrays
+from flashperf.comparing import arrays
 from flashperf.errors import EXIT_FAILED, UserError
 from flashperf.problem import CaseError
 

@@ -24,7 +24,7 @@ from typing import Any
 from flashperf.errors import UserError
 
 MAIN = "__main__"
-_EMPTY_CELL = "flashperf.transport: empty cell"
+_EMPTY_CELL = "flashperf.comparing.transport: empty cell"
 
 _loading_script = False
 _globals_of: dict[int, dict[str, Any]] = {}  # receiver: functions that shared their globals do so again

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from flashperf.bench_session import BenchSession, Row
+from flashperf.benching.session import BenchSession, Row
 from flashperf.records import Explanation
 from flashperf.units import rate, seconds
 

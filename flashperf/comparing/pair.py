@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from flashperf import arrays, transport
 from flashperf.blocks import Block, BlockRunner, CacheSweep
 from flashperf.check import check_output
+from flashperf.comparing import arrays, transport
+from flashperf.comparing.side import Side, in_double
 from flashperf.disturbance import Probe, SystemProbe
 from flashperf.dtypes import UNIT_ROUNDOFF, widen
 from flashperf.environment import last_level_cache_bytes
 from flashperf.errors import UserError
 from flashperf.problem import CaseError, WrongResult
 from flashperf.records import Check, Tolerance
-from flashperf.side import Side, in_double
 from flashperf.store import to_json
 from flashperf.timers import SYSTEM_CLOCK, Clock, calibrate, time_calls
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashperf.blocks import Block
+from flashperf.comparing.pair import Pair, PairSpec, Prepared, set_torch_threads
 from flashperf.disturbance import Probe
 from flashperf.environment import usable_cores
 from flashperf.measure import limited_threads
-from flashperf.pair import Pair, PairSpec, Prepared, set_torch_threads
 from flashperf.problem import WrongResult
 from flashperf.records import Check
 from flashperf.store import from_json
@@ -97,7 +97,11 @@ def _pair_workers(payload: bytes, count: int, threads: int | None, seed: int) ->
                 workers.append(Worker(number, variables))
                 options = {"payload": file.name, "seed": seed + number, "threads": threads}
                 workers[-1].send(
-                    "start", subject="flashperf.pair:PairWorker", options=options, standard={}, flash={}
+                    "start",
+                    subject="flashperf.comparing.pair:PairWorker",
+                    options=options,
+                    standard={},
+                    flash={},
                 )
             for worker in workers:
                 worker.receive()

@@ -1,0 +1,1 @@
+"""What the pytest layer is made of: one session of benches, the replay of samples, the summary."""
