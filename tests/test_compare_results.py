@@ -15,6 +15,8 @@ import flashperf
 from flashperf.errors import UserError
 from flashperf.problem import CaseError, WrongResult
 
+pytestmark = pytest.mark.slow  # imports torch in eight processes
+
 
 def test_a_wrong_result_is_not_timed() -> None:
     for processes in (1, 2):

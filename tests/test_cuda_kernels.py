@@ -9,6 +9,8 @@ from cuda_checks import CudaCase
 from flashperf.cuda.launcher import EmulatedCall, emulated_module, source
 from flashperf.emulator_build import source_folder
 
+pytestmark = pytest.mark.slow  # every kernel is built for the emulator first
+
 CASES = all_cases()
 MECHANISMS = sorted({case.mechanism for case in CASES})
 #: Each case in one of the other orders as well: over the sizes of a variant all of them come up.

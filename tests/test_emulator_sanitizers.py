@@ -10,6 +10,8 @@ import pytest
 
 from flashperf.emulator import EmulatorError, Launch, Module, SanitizerError, replay
 
+pytestmark = pytest.mark.slow  # every fixture is built and run under two sanitizers
+
 SOURCE = Path(__file__).parent / "emulator" / "detectors.cu"
 N = 64
 MEMORY = ("address", "undefined")

@@ -71,7 +71,7 @@ def test_the_documented_torch_example_runs_as_documented(tmp_path: Path) -> None
     documented = re.search(r"flashperf explain (.*?)\n\n", text, re.DOTALL)
     assert documented is not None
     arguments = documented.group(1).replace("\\", " ").split()
-    _, found = explain(*arguments, "--budget", "45", out=tmp_path)
+    _, found = explain(*arguments, "--budget", "25", out=tmp_path)
     assert shares_of(found)["batching"]["share"]["value"] > 1
 
 
