@@ -9,7 +9,7 @@ export PIP_NO_INPUT := 1
 SOURCES := $(wildcard csrc/cpu/*.cpp csrc/cpu/*.h csrc/python/*.cpp)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check lint bench bench-kernels plots gpu build clean
+.PHONY: help run test test-quick check lint bench bench-kernels plots build clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
