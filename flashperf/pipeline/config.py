@@ -63,7 +63,8 @@ class ModelConfig:
         return self.vocab * self.dim + self.layers * block + self.dim
 
 
-SMALL = ModelConfig("small", layers=4, dim=192, heads=6, ffn=512)
+# Trained on windows of up to 1280 bytes; beyond those, RoPE isn't to be relied on.
+SMALL = ModelConfig("small", layers=4, dim=192, heads=6, ffn=512, max_positions=1280)
 
 # Llama-like shapes with random weights. The vocabulary stays 256 bytes and every query head has its own key
 # and value head (Llama 3's larger models share them), so the names give the size of the model whose layers
