@@ -48,8 +48,8 @@ def understands(cxx: str, flags: list[str]) -> bool:
 
 
 def levels(cxx: str) -> dict[str, list[str]]:
-    """Levels to build, with their flags: all that the compiler knows, or with FLASHPERF_LEVELS=native the portable
-    one and the best that this CPU runs (for a quick set-up).
+    """Levels to build, with their flags: all that the compiler knows, or with FLASHPERF_LEVELS=native the best
+    that this CPU runs (for a quick set-up).
     """
     known: dict[str, list[str]] = {}
     flags: list[str] = []
@@ -61,7 +61,7 @@ def levels(cxx: str) -> dict[str, list[str]]:
             print(f"skipping the {level.name} kernels: {cxx} does not know {' '.join(level.compile)}")
     if os.environ.get("FLASHPERF_LEVELS") == "native":
         best = [name for name in ISA["runnable_levels"]() if name in known][-1]
-        known = {name: known[name] for name in dict.fromkeys(("portable", best))}
+        known = {best: known[best]}
     return known
 
 
