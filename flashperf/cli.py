@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -58,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 something broke, 2 bad arguments or input, 3 measured but too noisy, 130 interrupted. With
     FLASHPERF_DEBUG=1 the traceback is printed too.
     """
+    _end_like_ctrl_c()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = build()(args=given, prog_name="flashperf", standalone_mode=False)
@@ -80,6 +83,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if os.environ.get(DEBUG) == "1" else f" ({DEBUG}=1 shows where)"
         return failed(f"{what}{hint}", EXIT_FAILED)
+
+
+def _end_like_ctrl_c() -> None:
+    """SIGTERM and SIGHUP stop a measurement as Ctrl-C does: what was measured is kept, no process is left behind."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, interrupt)
 
 
 def failed(message: str, code: int) -> int:

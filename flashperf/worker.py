@@ -8,10 +8,13 @@ standard error: standard output belongs to the protocol. A worker imports NumPy,
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -22,6 +25,7 @@ from flashperf.disturbance import Disturbance, SystemProbe
 from flashperf.errors import UserError
 
 Levels = Mapping[str, str]
+_PR_SET_PDEATHSIG = 1
 MAX_REPEATS = 2  # tries that a disturbed group gets beyond its first
 #: Repeats over all groups, as a fraction of them: where every call is stolen from, repeating only costs time.
 REPEATED_FRACTION = 0.25
@@ -112,8 +116,15 @@ def load_subject(target: str, arguments: dict[str, Any]) -> Subject:
     return getattr(importlib.import_module(module), name)(**arguments)
 
 
+def die_with_parent() -> None:
+    """Have the kernel end this process when its parent is gone (Linux, man 2 prctl), whatever it is doing."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
     """Serve commands until standard input closes."""
+    die_with_parent()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     process: WorkerProcess | None = None

@@ -22,6 +22,7 @@ from flashperf.attribution import (
     precise_enough,
     shapley,
 )
+from flashperf.records import Interval
 
 
 def test_shapley_of_a_hand_computed_function():
@@ -205,26 +206,25 @@ def test_a_share_that_depends_on_the_process_is_said_to():
 
 
 @pytest.mark.parametrize(
-    ("log_half", "points", "busy", "enough"),
+    ("log_half", "total", "busy", "enough"),
     [
-        (0.019, None, False, True),
-        (0.021, None, False, False),
-        (0.021, 2.9, False, True),
-        (0.021, 3.1, False, False),
-        (0.039, None, True, True),
-        (0.041, 3.9, True, True),
-        (0.041, 4.1, True, False),
+        (0.019, 1.0, False, True),
+        (0.021, 1.0, False, False),
+        (0.029, math.e, False, True),  # three points of a log slowdown of 1
+        (0.031, math.e, False, False),
+        (0.039, 1.0, True, True),
+        (0.059, math.e**-1.5, True, True),  # four points of 1.5
+        (0.061, math.e**-1.5, True, False),
     ],
 )
-def test_precise_enough(log_half, points, busy, enough):
+@pytest.mark.parametrize("k", [1, 2])
+def test_precise_enough(k, log_half, total, busy, enough):
     rng = np.random.default_rng(0)
-    result = attribute(measure(bits(2) @ [0.2, 0.4], 2, rng), switches(2))
-    share = dataclasses.replace(
-        result.shares[0],
-        share=dataclasses.replace(result.shares[0].share, low=math.exp(-log_half), high=math.exp(log_half)),
-        percent=None
-        if points is None
-        else dataclasses.replace(result.shares[0].percent, low=-points, high=points),
-    )
+    result = attribute(measure(bits(k) @ [0.2, 0.4][:k], k, rng), switches(k))
+    low, high = math.exp(-log_half), math.exp(log_half)
+    share = dataclasses.replace(result.shares[0], share=Interval(1.0, low, high))
     assert precise_enough(result, busy)
-    assert precise_enough(dataclasses.replace(result, shares=(share, *result.shares[1:])), busy) == enough
+    changed = dataclasses.replace(
+        result, total=Interval(total, total, total), shares=(share, *result.shares[1:])
+    )
+    assert precise_enough(changed, busy) == enough

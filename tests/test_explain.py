@@ -68,7 +68,7 @@ class ScriptedWorker:
         both = INTERACTION if mask & 3 == 3 else 1.0
         return BASE_S * math.prod(active) * both * math.exp(0.002 * self.noise.standard_normal())
 
-    def ask(self, command: str, **arguments: Any) -> Any:
+    def ask(self, command: str, timeout_s: float = 300.0, **arguments: Any) -> Any:
         self.asked.append(command)
         self.interrupt.count()
         if command != "group":
@@ -80,7 +80,7 @@ class ScriptedWorker:
             runs.append({"seconds": seconds, "first_s": seconds / 4, "cpu_s": seconds, "stolen": 0})
         return {"runs": runs, "repeats": 0, "stolen": 0}
 
-    def call(self, method: str, **arguments: Any) -> Any:
+    def call(self, method: str, timeout_s: float = 300.0, **arguments: Any) -> Any:
         assert method == "check"
         self.checked += arguments["masks"]
         return []
@@ -278,3 +278,75 @@ def test_covering_mixtures_hold_every_call_and_survive_the_record() -> None:
     assert planned.unpack_counts(planned.pack_counts(counts)) == counts
     assert planned.mixture(switches, 0) == STANDARD
     assert planned.mixture(switches, 2**7 - 1) == parse_levels("a")
+
+
+def measured_lines(tmp_path: Path) -> list[dict[str, Any]]:
+    """The lines of a whole scripted record, without its header."""
+    session = make_session(tmp_path)
+    write_head(session.writer)
+    session.cycles(0, 1.0)
+    session.writer.write("end", stopped="budget", seconds=1.0)
+    return list(read_records(tmp_path / "record.jsonl").lines)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("worker", None, "worker is None"),
+        ("group", "trio", "kind 'trio'"),
+        ("weight", -3, "weight -3"),
+        ("runs", [], "mixtures, 0 runs"),
+        ("runs", [{"seconds": "x", "cpu_s": 1.0}], "a run's seconds is 'x'"),
+        ("runs", [{"seconds": math.nan, "cpu_s": 1.0}], "a run's seconds is nan"),
+    ],
+)
+def test_a_damaged_group_is_named_and_not_used(tmp_path: Path, field: str, value: Any, message: str) -> None:
+    lines = measured_lines(tmp_path)
+    group = next(line for line in lines if line["kind"] == "group")
+    group[field] = value
+    with pytest.raises(UserError, match=message):
+        analyse(lines)
+
+
+@pytest.mark.parametrize("damage", [{"switches": 7}, {"switches": [1]}])
+def test_other_damage_is_a_user_error_too(tmp_path: Path, damage: dict[str, Any]) -> None:
+    lines = measured_lines(tmp_path)
+    next(line for line in lines if line["kind"] == "explain").update(damage)
+    with pytest.raises(UserError, match="damaged"):
+        analyse(lines)
+
+
+def test_a_record_without_its_closing_line_is_partial_and_says_why(tmp_path: Path) -> None:
+    lines = [line for line in measured_lines(tmp_path) if line["kind"] != "end"]
+    found = analyse(lines)
+    assert found.partial
+    assert "no closing line" in found.attribution.stopped
+
+
+def test_isolated_times_that_cannot_be_cost_the_prediction_only(tmp_path: Path) -> None:
+    lines = measured_lines(tmp_path)
+    counts = {mask: {"call": 1, "slow": int(mask == 0)} for mask in range(8)}
+    lines.insert(-1, {"kind": "counts", **planned.pack_counts(counts)})
+    for worker in range(8):
+        times = {key: {"warm": [1e-4], "cold": [1.0]} for key in ("call", "slow")}
+        lines.insert(-1, {"kind": "isolated", "worker": worker, "times": times})
+    found = analyse(lines).attribution
+    assert found.shares[0].predicted is not None
+    assert found.shares[0].predicted_cold is None
+    assert any("no prediction from cold caches" in note for note in found.notes)
+
+
+def test_a_failure_after_measuring_is_reported_as_partial_with_its_reason(tmp_path: Path) -> None:
+    class Failing(ScriptedPhases):
+        def _measure_active(self) -> str:
+            super()._measure_active()
+            raise RuntimeError("worker 7 was ended by signal 9")
+
+    found = Failing(None, **common(tmp_path)).measure()
+    assert found.partial
+    assert found.attribution.stopped == "failed: worker 7 was ended by signal 9"
+
+
+def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="seed must not be negative"):
+        ScriptedPhases(None, **{**common(tmp_path), "seed": -1})

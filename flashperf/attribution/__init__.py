@@ -18,7 +18,7 @@ from flashperf.attribution.estimate import WorkerEstimates, estimate_workers, st
 from flashperf.attribution.interactions import Candidate, confirm_interactions, screen_interactions
 from flashperf.attribution.prediction import Call, MissingCallError, Prediction, predict
 from flashperf.attribution.shapley import shapley
-from flashperf.attribution.summary import attribute, percent_is_defined, precise_enough
+from flashperf.attribution.summary import attribute, percent_is_defined, precise_enough, shares_within
 
 __all__ = [
     "Call",
@@ -43,5 +43,6 @@ __all__ = [
     "runs_per_cycle",
     "screen_interactions",
     "shapley",
+    "shares_within",
     "standard_seconds",
 ]

@@ -183,10 +183,11 @@ def _notes(
 def precise_enough(attribution: Attribution, busy: bool) -> bool:
     """Whether every share is as narrow as asked: half-width at most 0.02 in log units or 3 points of the log
     slowdown, whichever is larger; 0.04 or 4 points on a busy machine."""
-    log_limit, percent_limit = (0.04, 4.0) if busy else (0.02, 3.0)
-    return all(
-        _half_width_log(share.share) <= log_limit
-        or (share.percent is not None and share.percent.half_width <= percent_limit)
-        for share in attribution.shares
-        if share.active
-    )
+    return shares_within(attribution, *((0.04, 4.0) if busy else (0.02, 3.0)))
+
+
+def shares_within(attribution: Attribution, log_limit: float, points: float) -> bool:
+    """Whether every active share's half-width is at most ``log_limit`` in log units or ``points`` percentage points
+    of the log slowdown, whichever is larger."""
+    limit = max(log_limit, points / 100 * abs(math.log(attribution.total.value)))
+    return all(_half_width_log(share.share) <= limit for share in attribution.shares if share.active)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,12 +21,17 @@ from flashperf.attribution import (
     predict,
     standard_seconds,
 )
+from flashperf.attribution.design import CONFIRM, PAIR, QUAD
 from flashperf.errors import EXIT_TOO_NOISY, UserError
 from flashperf.explain.metrics import pipeline_metrics
 from flashperf.explain.planned import isolated_medians, unpack_counts
 from flashperf.records import Advice, Attribution, Environment, Explanation, Interval, Share
 from flashperf.stats import ratio_interval
 from flashperf.store import from_json
+
+#: Ways to end a run that leave nothing out.
+WHOLE = ("budget", "precise enough", "nothing to measure")
+UNCLOSED = "the record has no closing line: the run was killed, or the file cut off"
 
 
 @dataclass
@@ -67,6 +73,8 @@ def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
             raise UserError("this is not the record of an explain run: it does not begin with one")
         elif kind == "environment":
             record.environments.append(from_json(Environment, line["environment"]))
+        elif kind == "group":
+            record.groups.append(checked_group(line))
         elif kind == "counts":
             record.counts = unpack_counts(line)
         elif kind == "isolated":
@@ -74,7 +82,7 @@ def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
         elif kind == "end":
             record.end = line
         else:
-            lists = {"group": record.groups, "probe": record.probes, "profile": record.profiles}
+            lists = {"probe": record.probes, "profile": record.profiles}
             lists |= {"advice": record.advice, "quality": record.quality}
             if kind in lists:
                 lists[kind].append(line)
@@ -85,6 +93,36 @@ def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
     if not record.environments:
         raise UserError("this record ends before anything was measured")
     return record
+
+
+def checked_group(line: dict[str, Any]) -> dict[str, Any]:
+    """A measured group as it is used below. Raises UserError naming the field that can't be right."""
+    wanted = {
+        "worker": int,
+        "cycle": int,
+        "group": str,
+        "switch": int,
+        "masks": list,
+        "runs": list,
+        "repeats": int,
+    }
+    for name, kind in wanted.items():
+        if not isinstance(line.get(name), kind):
+            raise UserError(f"a group in this record is damaged: {name} is {line.get(name)!r}")
+    if line["group"] not in (QUAD, PAIR, CONFIRM) or not 0 < line.get("weight", 0) < math.inf:
+        raise UserError(
+            f"a group in this record is damaged: kind {line['group']!r}, weight {line.get('weight')!r}"
+        )
+    for run in line["runs"]:
+        for name in ("seconds", "cpu_s"):
+            value = run.get(name) if isinstance(run, dict) else None
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise UserError(f"a group in this record is damaged: a run's {name} is {value!r}")
+    if len(line["runs"]) != len(line["masks"]):
+        raise UserError(
+            f"a group in this record is damaged: {len(line['masks'])} mixtures, {len(line['runs'])} runs"
+        )
+    return line
 
 
 def observations_of(record: Record) -> list[Observation]:
@@ -100,28 +138,41 @@ def observations_of(record: Record) -> list[Observation]:
     ]
 
 
-def predictions_of(record: Record, observations: Sequence[Observation]) -> dict[str, Prediction]:
-    """Predictions for "warm" and "cold" (evicted) caches; none where isolated times are missing."""
+def predictions_of(
+    record: Record, observations: Sequence[Observation]
+) -> tuple[dict[str, Prediction], tuple[str, ...]]:
+    """Predictions for "warm" and "cold" (evicted) caches, and why one is missing.
+
+    None where isolated times are missing. Times that can't be (disturbed samples) cost the prediction, not the
+    explanation.
+    """
     k = len(active_switches(record.switches))
     if not record.isolated or not record.counts:
-        return {}
-    standard = standard_seconds(observations, k)
+        return {}, ()
+    try:
+        standard = standard_seconds(observations, k)
+    except ValueError:
+        return {}, ()
     if not set(standard) <= set(record.isolated):
-        return {}
-    found = {}
+        return {}, ()
+    found: dict[str, Prediction] = {}
+    notes = []
     for state in ("warm", "cold"):
         times = {worker: isolated_medians(record.isolated[worker], state) for worker in standard}
-        found[state] = predict(record.counts, times, standard, k)
-    return found
+        try:
+            found[state] = predict(record.counts, times, standard, k)
+        except ValueError as error:
+            notes.append(f"no prediction from {state} caches: {error}")
+    return found, tuple(notes)
 
 
 def attribution_of(record: Record) -> Attribution:
     """Shares, interactions and prediction. Raises UserError if too little was measured."""
     observations = observations_of(record)
-    end = record.end or {"stopped": "interrupted", "seconds": 0.0}
-    predictions = predictions_of(record, observations) if observations else {}
+    end = record.end or {"stopped": UNCLOSED, "seconds": 0.0}
+    predictions, notes = predictions_of(record, observations) if observations else ({}, ())
     try:
-        return attribute(
+        found = attribute(
             observations,
             record.switches,
             prediction=predictions.get("warm"),
@@ -132,6 +183,7 @@ def attribution_of(record: Record) -> Attribution:
         )
     except ValueError as error:
         raise UserError(str(error), EXIT_TOO_NOISY) from None
+    return dataclasses.replace(found, notes=(*found.notes, *notes))
 
 
 def advice_of(record: Record) -> Advice | None:
@@ -164,7 +216,13 @@ def no_difference(record: Record, confidence: float = 0.95) -> Attribution:
 
 def analyse(lines: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> Explanation:
     """The Explanation of a record: shares, metrics, advice. Raises UserError if it holds too little for one."""
-    record = sort_lines(lines)
+    try:
+        return _analysed(sort_lines(lines), notes)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UserError(f"this record is damaged: {type(error).__name__}: {error}") from error
+
+
+def _analysed(record: Record, notes: Sequence[str]) -> Explanation:
     explain = record.explain
     active = active_switches(record.switches)
     attribution = attribution_of(record) if active else no_difference(record)
@@ -181,6 +239,6 @@ def analyse(lines: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> Expla
         budget_s=explain["budget_s"],
         seconds=record.end["seconds"] if record.end else 0.0,
         busy=busy is not None,
-        partial=record.end is None or record.end["stopped"] == "interrupted",
+        partial=record.end is None or record.end["stopped"] not in WHOLE,
         notes=tuple(notes),
     )

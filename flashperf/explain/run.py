@@ -11,7 +11,7 @@ import numpy as np
 
 from flashperf import environment
 from flashperf.attribution import SwitchLevels
-from flashperf.errors import UserError
+from flashperf.errors import EXIT_INTERRUPTED, UserError
 from flashperf.explain import planned
 from flashperf.explain.analysis import analyse
 from flashperf.explain.session import Deadline, Session, measure_advice
@@ -46,6 +46,8 @@ class Phases:
     ) -> None:
         if not math.isfinite(budget_s) or budget_s <= 0:
             raise UserError(f"the budget must be a positive number of seconds, not {budget_s}")
+        if seed < 0:
+            raise UserError(f"the seed must not be negative, and is {seed}")
         self.switches, self.seed, self.progress = list(switches), seed, progress
         self.deadline = Deadline(budget_s, began)
         self.writer = RecordWriter(out / "record.jsonl")
@@ -75,19 +77,28 @@ class Phases:
         with self.writer:
             self.writer.write("explain", seed=self.seed, budget_s=self.deadline.budget_s, **self.describe())
             self._note_environment()
-            stopped, error = "nothing to measure", None
+            stopped = "nothing to measure"
+            error: Exception | None = None
             if any(switch.active for switch in self.switches):
                 try:
                     stopped = self._measure_active()
                 except KeyboardInterrupt:
                     stopped = "interrupted"
                 except Exception as failure:
-                    stopped, error = "interrupted", failure
+                    stopped, error = f"failed: {failure}", failure
             self._note_environment()
             self.writer.write("end", stopped=stopped, seconds=self.deadline.elapsed_s)
-        if error is not None:
-            raise error
-        return replay(self.writer.path)
+        try:
+            return replay(self.writer.path)
+        except UserError as too_little:
+            if error is not None:
+                raise error from None
+            if stopped == "interrupted":
+                raise UserError(f"interrupted: {too_little}", EXIT_INTERRUPTED) from None
+            budget = (
+                f"the budget of {self.deadline.budget_s:g} s ended before one worker had measured a cycle"
+            )
+            raise UserError(f"{budget}: give more. {too_little}", too_little.exit_code) from None
 
     def _measure_active(self) -> str:
         self.progress.phase("starting", f"{WORKERS} worker processes")
@@ -99,7 +110,8 @@ class Phases:
             session = Session(
                 pool, self.switches, self.writer, self.progress, self.deadline, self.seed, self.verifies
             )
-            self.progress.phase("measuring", f"{session.k} switches, {WORKERS} processes taking turns")
+            plural = "es" * (session.k > 1)
+            self.progress.phase("measuring", f"{session.k} switch{plural}, {WORKERS} processes taking turns")
             if not session.cycles(0, _REPORT_S):
                 return session.stopped
             self.isolate(pool)

@@ -21,6 +21,7 @@ from flashperf.attribution import (
     confirmation_groups,
     cycle_groups,
     screen_interactions,
+    shares_within,
 )
 from flashperf.progress import ProgressSink
 from flashperf.records import Attribution, Interval
@@ -29,6 +30,8 @@ from flashperf.workers import Worker, WorkerPool
 
 #: Measuring ends early where every share is this well known: half of what a quiet machine must reach.
 _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
+#: A worker whose answer is this much overdue when the budget has ended is given up.
+_GRACE_S = 5.0
 
 
 class Deadline:
@@ -112,11 +115,12 @@ class Session:
 
     def run(self, worker: Worker, cycle: int, group: Group, lead_in: bool) -> None:
         """Run one group on one worker, record it and keep its observation."""
+        limit_s = max(self.deadline.left_s, 0.0) + _GRACE_S
         fresh = [mask for mask in dict.fromkeys(group.masks) if mask not in self._verified]
         if self.verifies and fresh:
-            worker.call("check", masks=fresh)
+            worker.call("check", limit_s, masks=fresh)
             self._verified.update(fresh)
-        answer = worker.ask("group", masks=list(group.masks), lead_in=lead_in)
+        answer = worker.ask("group", limit_s, masks=list(group.masks), lead_in=lead_in)
         self.writer.write(
             "group",
             worker=worker.number,
@@ -171,8 +175,7 @@ class Session:
         found = self.attribution()
         if found.workers < len(self.pool.workers):
             return False
-        points = found.widest_half_width_percent
-        return found.widest_half_width_log <= _ENOUGH_LOG or (points is not None and points <= _ENOUGH_POINTS)
+        return shares_within(found, _ENOUGH_LOG, _ENOUGH_POINTS)
 
     def _report(self, detail: str, reserve_s: float) -> None:
         lines = [detail]

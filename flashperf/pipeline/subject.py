@@ -23,7 +23,7 @@ from flashperf.pipeline.switches import Levels
 from flashperf.pipeline.task import Task
 from flashperf.pipeline.tolerance import check_logits
 
-_WARM_SAMPLE_S, _WARM_SAMPLES, _COLD_SAMPLES = 300e-6, 3, 2
+_WARM_SAMPLE_S, _WARM_SAMPLES, _COLD_SAMPLES = 300e-6, 3, 3
 _INSTANCES = 4  # calls of one key that take turns in an isolated measurement: as many as small has layers
 _EVICT_BYTES = 16 << 20  # well above two L2 caches; no user program can empty a shared L3
 
