@@ -20,9 +20,6 @@ constexpr int kMaxRows = 14;  // 28 accumulators, 2 loads and 1 broadcast in 32 
 constexpr int kMaxRows = 6;  // 12 accumulators, 2 loads and 1 broadcast in 16 registers
 #endif
 
-// x - 0, not 0 + x: the compiler may drop the subtraction, but not an addition that turns -0 into +0.
-inline vf broadcast(float x) { return x - vf{}; }
-
 // The first min(n, W) lanes of x.
 template <class T>
 inline void store_some(T* p, vf x, int64_t n) {
@@ -95,70 +92,87 @@ constexpr std::array<Tile<P>, sizeof...(R)> tiles_of(std::integer_sequence<int, 
 template <class P>
 constexpr auto kTiles = tiles_of<P>(std::make_integer_sequence<int, P::kRows>{});
 
-// A stretch of k, in steps. Sums of an earlier stretch are in memory; only the last one hands rows on.
-struct Stretch {
-  int64_t start, steps;
-  bool first, last;
+// A block of rows: where it starts in the left operand and in the output, and how many there are. Blocks are
+// as even as they can be: 16 rows are 8 and 8, not 14 and 2, because a tile of two rows does little with each
+// load.
+template <class P>
+struct RowBlock {
+  const typename P::A* a;
+  int64_t a_row, row, height;
+
+  static RowBlock of(const typename P::A* a, int64_t a_row, int64_t m, int64_t block) {
+    const int64_t blocks = ceil_div(m, P::kRows), longer = m % blocks;
+    const int64_t row = m / blocks * block + std::min(block, longer);
+    return {a + row * a_row, a_row, row, m / blocks + (block < longer)};
+  }
 };
 
-// Rows [row0, row0 + rows) against one tile's columns. The blocks of rows are as even as they can be: 16 rows
-// are 8 and 8, not 14 and 2, because a tile of two rows does little with each load. `sums` has room for all
-// rows, or for one block if all of k is one stretch.
+// Steps [start, end) of `steps`. Sums of earlier ones are in memory.
+struct Stretch {
+  int64_t start, end, steps;
+  bool is_last() const { return end == steps; }
+  bool is_whole() const { return start == 0 && is_last(); }
+};
+
+// A block of rows against the columns of one panel (or the same panel of two operands), given from step 0 on;
+// returns the place for the sums of the next. Not inlined: into a larger loop, GCC spills what the tiles
+// need.
 template <class P, class E>
-void multiply_rows(const typename P::A* a, int64_t a_row, int64_t row0, int64_t rows,
-                   TileColumns<typename P::B> b, Stretch k, typename P::Acc* sums, int64_t col, Ahead next,
-                   const E& epilogue) {
+__attribute__((noinline)) typename P::Acc* multiply_panel(const RowBlock<P>& rows,
+                                                          TileColumns<typename P::B> b, Stretch k,
+                                                          int64_t col0, int64_t n, typename P::Acc* sums,
+                                                          const E& epilogue) {
   using V = typename P::V;
-  const int64_t blocks = ceil_div(rows, P::kRows);
-  for (int64_t block = 0, row = row0; block < blocks; ++block) {
-    const int64_t height = rows / blocks + (block < rows % blocks);
-    if (blocks > 2) next.fetch(block, blocks);
-    const int64_t at = row * a_row + k.start * P::kDepth;
-    kTiles<P>[height - 1](a + at, a_row, b, k.steps, !k.first, sums);
-    if (k.last) {
-      for (int64_t r = 0; r < height; ++r) {
-        const auto* c = reinterpret_cast<const V*>(sums + r * 2 * W);
-        epilogue(row + r, col, c[0], c[1]);
-      }
+  constexpr int64_t kColumns = E::kGated ? W : 2 * W;
+  b.first += k.start * b.step;
+  b.second += k.start * b.step;
+  for (int64_t col = col0; col < std::min(n, col0 + kPanel); col += kColumns) {
+    kTiles<P>[rows.height - 1](rows.a + k.start* P::kDepth, rows.a_row, b, k.end - k.start, k.start > 0,
+                               sums);
+    for (int64_t r = 0; k.is_last() && r < rows.height; ++r) {
+      const auto* c = reinterpret_cast<const V*>(sums + r * 2 * W);
+      epilogue(rows.row + r, col, c[0], c[1]);
     }
-    row += height;
-    if (!(k.first && k.last)) sums += height * 2 * W;
+    b.first += kColumns * P::kDepth;
+    b.second += kColumns * P::kDepth;
+    if (!k.is_whole()) sums += rows.height * 2 * W;
   }
+  return sums;
 }
 
-// The whole product. The epilogue takes the finished rows of a tile; with E::kGated the tile holds the same W
-// columns of two products, else 2W columns of one, and `second` is not used. With `stretch` less than
-// `steps`, all columns are gone through for every stretch of k: see product_rows.
+// The whole product. As many panels as fit into L2 are gone through for one group of row blocks after the
+// other, so that outputs are written in long runs, and a panel serves a group while it is in L1. The epilogue
+// takes the finished rows of a tile; with E::kGated the tile holds the same W columns of two products, else
+// 2W columns of one, and `second` is not used. With a `stretch` of less than all steps, all panels are gone
+// through for each of them.
 template <class P, class E>
 void multiply(const typename P::A* a, int64_t a_row, int64_t m, int64_t steps, int64_t n,
               const Source<typename P::B>& first, const Source<typename P::B>& second, const E& epilogue,
               int64_t stretch = INT64_MAX) {
-  constexpr int64_t kColumns = E::kGated ? W : 2 * W;
-  const int64_t height = left_rows(a_row * static_cast<int64_t>(sizeof(typename P::A)));
-  const int64_t tile_sums = 2 * W * (stretch < steps ? std::min(height, m) : P::kRows);
-  const int64_t tiles = stretch < steps ? ceil_div(n, kColumns) : 1;
-  auto* sums = scratch<Buffer::kSums, typename P::Acc>(tiles * tile_sums);
-  for (int64_t row0 = 0; row0 < m; row0 += height) {
-    const int64_t rows = std::min(height, m - row0);
+  using B = typename P::B;
+  const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, P::kRows);
+  const bool is_whole = stretch >= steps;
+  const int64_t at_once = is_whole ? panels_at_once<B>(steps * P::kDepth * kPanel) : panels;
+  const int64_t row_bytes = a_row * static_cast<int64_t>(sizeof(typename P::A));
+  const int64_t group = std::max<int64_t>(2, kLeftBytes / (row_bytes * P::kRows));
+  const int64_t panel_sums = kPanel * (E::kGated ? 2 : 1);
+  auto* kept = scratch<Buffer::kSums, typename P::Acc>(is_whole ? P::kRows * 2 * W : m * panels * panel_sums);
+  for (int64_t p0 = 0; p0 < panels; p0 += at_once) {
     for (int64_t start = 0; start < steps; start += stretch) {
-      const int64_t depth = std::min(stretch, steps - start);
-      const Stretch k{start, depth, start == 0, start + depth == steps};
-      auto* c = sums;
-      for (int64_t col0 = 0; col0 < n; col0 += kPanel) {
-        const auto one = first.template panel<Buffer::kRight>(col0 / kPanel, row0 == 0 && k.first);
-        TileColumns<typename P::B> b{one.data + start * one.step, nullptr, one.step};
-        b.second = b.first + W * P::kDepth;
-        if constexpr (E::kGated)
-          b.second = second.template panel<Buffer::kRight2>(col0 / kPanel, row0 == 0 && k.first).data +
-                     start * one.step;
-        const Ahead next = first.template ahead<Buffer::kRight>(col0 / kPanel + 1);
-        for (int64_t col = col0; col < std::min(n, col0 + kPanel); col += kColumns) {
-          multiply_rows<P>(a, a_row, row0, rows, b, k, c, col, col == col0 ? next : Ahead{}, epilogue);
-          b.first += kColumns * P::kDepth;
-          b.second += kColumns * P::kDepth;
-          if (tiles > 1) c += tile_sums;
+      const Stretch k{start, is_whole ? steps : std::min(steps, start + stretch), steps};
+      auto* sums = kept;
+      for (int64_t block0 = 0; block0 < blocks; block0 += group) {
+        for (int64_t p = p0; p < std::min(panels, p0 + at_once); ++p) {
+          const bool is_new = block0 == 0 && start == 0;
+          const auto one = first.template panel<Buffer::kRight>(p, is_new);
+          TileColumns<B> b{one.data, one.data + W * P::kDepth, one.step};
+          if constexpr (E::kGated) b.second = second.template panel<Buffer::kRight2>(p, is_new).data;
+          for (int64_t block = block0; block < std::min(blocks, block0 + group); ++block)
+            sums =
+                multiply_panel<P>(RowBlock<P>::of(a, a_row, m, block), b, k, p * kPanel, n, sums, epilogue);
         }
       }
+      if (is_whole) break;
     }
   }
 }

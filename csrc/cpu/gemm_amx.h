@@ -1,25 +1,22 @@
 // Products on the AMX tile registers: eight tiles of 16 rows by 64 bytes, and an instruction that multiplies
-// two of them into a third, 16 x 16 outputs with a depth of 32 bf16 or 64 int8.
+// two of them into a third, 16 x 16 outputs with a depth of 32 bf16 or 64 int8 (a chunk).
 //
-// 32 rows by 32 columns of output take four tiles, and the two tiles of each operand are used twice: two
-// operand tiles fewer per multiplication than with a single output tile, and four independent accumulators to
-// cover the 52 cycles that one multiplication takes from start to end.
+// 32 rows by 32 columns of output take four tiles; the two tiles of each operand are used twice, which halves
+// the loads, and the four independent accumulators cover the 52 cycles that a multiplication takes from start
+// to end.
 #pragma once
 
 #include "gemm_source.h"
 
 namespace flashperf::gemm::amx {
 
-constexpr int64_t kFewRows = 4;  // below, tiles are mostly empty and the vector instructions are as fast
+constexpr int64_t kFewRows =
+    1;  // with a single row, tiles are all but empty and vector instructions are faster
 constexpr int64_t kChunkBytes = 16 * 128;  // of a panel: 64 bytes of k in each of 32 columns
 
-// Chunks of k that are gone through for all rows before the next: what is in use of a panel, and the rows
-// that pass by, then stay in L1. A tile load from L2 takes longer than the multiplication that waits for it.
-template <class T>
-constexpr int64_t kStretch = std::is_same_v<T, bf16> ? 8 : 16;
-
-// Every CPU with AMX has 2 MiB of L2.
-constexpr int64_t rows_at_once(int64_t row_bytes) { return 2 * left_rows(row_bytes); }
+// Chunks of k that are gone through for all panels before the next, so that the rows in use stay in L1 (32
+// rows of 512 bytes): a tile load from L2 takes longer than the multiplication that waits for it.
+constexpr int64_t kChunksAtOnce = 8;
 
 struct Session {  // the tile registers, configured and, in the end, given back to the operating system as
                   // unused
@@ -38,7 +35,7 @@ struct Session {  // the tile registers, configured and, in the end, given back 
 // The compiler's tile intrinsics do not say that they touch memory (GCC before 13).
 inline void memory_barrier() { asm volatile("" ::: "memory"); }
 
-// Where the tiles of 32 (or 16) rows of the left operand are, chunk by chunk of 64 bytes of k.
+// Where the tiles of 32 (or 16) rows of the left operand are, chunk by chunk.
 struct LeftTiles {
   const uint8_t* body;  // row-major, `stride` bytes from row to row
   int64_t stride;
@@ -47,47 +44,55 @@ struct LeftTiles {
 };
 
 // The left operand is read where it is, except for what a whole tile would read too much of: the end of rows
-// that are not a multiple of 64 bytes, and a last block of fewer than 32 rows. Those are copied, with zeros
-// around.
+// that are not a multiple of 64 bytes, and a last block that is not of 16 or 32 rows. Those are copied, with
+// zeros around.
 class Left {
  public:
   template <class T>
   Left(const T* x, int64_t m, int64_t k)
       : x_(reinterpret_cast<const uint8_t*>(x)),
         row_bytes_(k * static_cast<int64_t>(sizeof(T))),
-        whole_(m / 32 * 32) {
-    const int64_t left = row_bytes_ % 64;
-    if (left) {
-      tails_ = scratch<Buffer::kLeft, uint8_t>(whole_ * 64);
-      for (int64_t row = 0; row < whole_; ++row)
-        copy(x_ + (row + 1) * row_bytes_ - left, left, tails_ + row * 64);
-    }
-    const int64_t height = m - whole_ > 16 ? 32 : 16, length = chunks() * 64;
-    last_ = scratch<Buffer::kRow, uint8_t>(height * length);
-    std::memset(last_, 0, static_cast<size_t>(height * length));
-    for (int64_t row = whole_; row < m; ++row)
-      std::memcpy(last_ + (row - whole_) * length, x_ + row * row_bytes_, static_cast<size_t>(row_bytes_));
+        whole_(m % 16 ? m / 32 * 32 : m) {
+    if (row_bytes_ % 64) copy_tails();
+    if (whole_ < m) copy_last_rows(m - whole_);
   }
 
   int64_t chunks() const { return ceil_div(row_bytes_, 64); }
 
   LeftTiles at(int64_t row) const {
     const int64_t end = (chunks() - 1) * 64, length = chunks() * 64;
-    if (row == whole_) return {last_, length, last_ + end, length};
+    if (row >= whole_) {
+      const uint8_t* body = last_rows_ + (row - whole_) * length;
+      return {body, length, body + end, length};
+    }
     const uint8_t* body = x_ + row * row_bytes_;
     if (tails_) return {body, row_bytes_, tails_ + row * 64, 64};
     return {body, row_bytes_, body + end, row_bytes_};
   }
 
  private:
-  static void copy(const uint8_t* from, int64_t bytes, uint8_t* to) {
-    _mm512_store_si512(to, _mm512_maskz_loadu_epi8((1ull << bytes) - 1, from));
+  void copy_tails() {
+    const int64_t bytes = row_bytes_ % 64;
+    tails_ = scratch<Buffer::kLeft, uint8_t>(whole_ * 64);
+    for (int64_t row = 0; row < whole_; ++row) {
+      const uint8_t* from = x_ + (row + 1) * row_bytes_ - bytes;
+      _mm512_store_si512(tails_ + row * 64, _mm512_maskz_loadu_epi8((1ull << bytes) - 1, from));
+    }
+  }
+  void copy_last_rows(int64_t rows) {
+    const int64_t height = rows > 16 ? 32 : 16, length = chunks() * 64;
+    last_rows_ = scratch<Buffer::kRow, uint8_t>(height * length);
+    std::memset(last_rows_, 0, static_cast<size_t>(height * length));
+    for (int64_t row = 0; row < rows; ++row) {
+      const uint8_t* from = x_ + (whole_ + row) * row_bytes_;
+      std::memcpy(last_rows_ + row * length, from, static_cast<size_t>(row_bytes_));
+    }
   }
 
   const uint8_t* x_;
   int64_t row_bytes_, whole_;
   uint8_t* tails_ = nullptr;
-  uint8_t* last_ = nullptr;
+  uint8_t* last_rows_ = nullptr;
 };
 
 struct RightTiles {
@@ -101,21 +106,33 @@ RightTiles right_tiles(const T* panel, int64_t k) {
   const int64_t groups = ceil_div(k, kGroup<T>), left = groups % 16;
   const uint8_t* body = reinterpret_cast<const uint8_t*>(panel);
   if (left == 0) return {body, body + (groups - 16) * 128};
-  uint8_t* tail = scratch<Use, uint8_t>(16 * 128);
-  std::memset(tail + left * 128, 0, static_cast<size_t>(16 - left) * 128);
+  uint8_t* tail = scratch<Use, uint8_t>(kChunkBytes);
+  std::memset(tail + left * 128, 0, static_cast<size_t>(kChunkBytes - left * 128));
   std::memcpy(tail, body + (groups - left) * 128, static_cast<size_t>(left) * 128);
   return {body, tail};
+}
+
+// Chunks [start, end) of `chunks`; sums of earlier ones are in memory.
+struct Stretch {
+  int64_t start, end, chunks;
+};
+
+template <class Step>
+void for_chunks(const LeftTiles& a, const RightTiles& first, const RightTiles& second, Stretch k, Step step) {
+  for (int64_t s = k.start; s < std::min(k.end, k.chunks - 1); ++s)
+    step(a.body + s * 64, a.stride, first.body + s * kChunkBytes, second.body + s * kChunkBytes);
+  if (k.end == k.chunks) step(a.tail, a.tail_stride, first.tail, second.tail);
 }
 
 #define FP_TILE_MULTIPLY(acc, a, b)                                 \
   if constexpr (std::is_same_v<T, bf16>) _tile_dpbf16ps(acc, a, b); \
   else _tile_dpbssd(acc, a, b);
 
-// c[32, 32]: 32 rows by two column tiles.
+// c[32, 32], 32-bit: 32 rows by two column tiles.
 template <class T>
-void tile_rows32(const LeftTiles& a, const RightTiles& first, const RightTiles& second, int64_t start,
-                 int64_t end, int64_t chunks, uint8_t* c) {
-  if (start == 0) {
+void tile_rows32(const LeftTiles& a, const RightTiles& first, const RightTiles& second, Stretch k,
+                 uint8_t* c) {
+  if (k.start == 0) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -136,9 +153,7 @@ void tile_rows32(const LeftTiles& a, const RightTiles& first, const RightTiles& 
     FP_TILE_MULTIPLY(2, 5, 6)
     FP_TILE_MULTIPLY(3, 5, 7)
   };
-  for (int64_t s = start; s < std::min(end, chunks - 1); ++s)
-    step(a.body + s * 64, a.stride, first.body + s * kChunkBytes, second.body + s * kChunkBytes);
-  if (end == chunks) step(a.tail, a.tail_stride, first.tail, second.tail);
+  for_chunks(a, first, second, k, step);
   _tile_stored(0, c, 128);
   _tile_stored(1, c + 64, 128);
   _tile_stored(2, c + 16 * 128, 128);
@@ -147,9 +162,9 @@ void tile_rows32(const LeftTiles& a, const RightTiles& first, const RightTiles& 
 
 // c[16, 32]
 template <class T>
-void tile_rows16(const LeftTiles& a, const RightTiles& first, const RightTiles& second, int64_t start,
-                 int64_t end, int64_t chunks, uint8_t* c) {
-  if (start == 0) {
+void tile_rows16(const LeftTiles& a, const RightTiles& first, const RightTiles& second, Stretch k,
+                 uint8_t* c) {
+  if (k.start == 0) {
     _tile_zero(0);
     _tile_zero(1);
   } else {
@@ -163,15 +178,12 @@ void tile_rows16(const LeftTiles& a, const RightTiles& first, const RightTiles& 
     FP_TILE_MULTIPLY(0, 4, 6)
     FP_TILE_MULTIPLY(1, 4, 7)
   };
-  for (int64_t s = start; s < std::min(end, chunks - 1); ++s)
-    step(a.body + s * 64, a.stride, first.body + s * kChunkBytes, second.body + s * kChunkBytes);
-  if (end == chunks) step(a.tail, a.tail_stride, first.tail, second.tail);
+  for_chunks(a, first, second, k, step);
   _tile_stored(0, c, 128);
   _tile_stored(1, c + 64, 128);
 }
 #undef FP_TILE_MULTIPLY
 
-// gemm::multiply on tiles; the same sources and epilogues.
 template <class T>
 struct Lanes {  // a row of an output tile
   using V = vf;
@@ -181,42 +193,55 @@ struct Lanes<int8_t> {
   using V = vi;
 };
 
+// Up to 32 rows of the output against the columns of one panel (or the same panel of two operands). `sums`
+// has room for the columns of a panel; it returns the place for the next.
+template <class T, class E>
+uint8_t* multiply_panel(const LeftTiles& a, int64_t row, int64_t rows, RightTiles first, RightTiles second,
+                        Stretch k, int64_t col0, int64_t n, uint8_t* sums, const E& epilogue) {
+  using V = typename Lanes<T>::V;
+  constexpr int64_t kColumns = E::kGated ? W : 2 * W;
+  const auto run = rows > 16 ? tile_rows32<T> : tile_rows16<T>;
+  for (int64_t col = col0; col < std::min(n, col0 + kPanel); col += kColumns) {
+    memory_barrier();
+    run(a, first, second, k, sums);
+    memory_barrier();
+    for (int64_t r = 0; k.end == k.chunks && r < rows; ++r) {
+      const uint8_t* c = sums + r * 128;
+      epilogue(row + r, col, *reinterpret_cast<const V*>(c), *reinterpret_cast<const V*>(c + 64));
+    }
+    first = first.plus(64);
+    second = second.plus(64);
+    if (k.start > 0 || k.end < k.chunks) sums += 32 * 128;
+  }
+  return sums;
+}
+
+// gemm::multiply on tiles, with the same sources and epilogues.
 template <class T, class E>
 void multiply(const T* x, int64_t m, int64_t k, int64_t n, const Source<T>& w, const Source<T>& w2,
               const E& epilogue) {
   static_assert(W == 16, "a row of an output tile is one vector");
-  using V = typename Lanes<T>::V;
-  constexpr int64_t kColumns = E::kGated ? W : 2 * W;
   const Left a(x, m, k);
-  const int64_t chunks = a.chunks();
-  const int64_t height = rows_at_once(k * static_cast<int64_t>(sizeof(T)));
-  uint8_t* sums = scratch<Buffer::kSums, uint8_t>(ceil_div(std::min(m, height), 32) * 32 * 128);
+  const int64_t panels = ceil_div(n, kPanel), chunks = a.chunks();
+  const int64_t at_once = panels_at_once<T>(panel_elements<T>(k));
+  const int64_t at_a_time = m > 32 ? kChunksAtOnce : chunks;  // one block of rows meets each panel once
+  uint8_t* kept = scratch<Buffer::kSums, uint8_t>(std::min(at_once, panels) * 2 * 32 * 128);
   const Session session;
-  for (int64_t row0 = 0; row0 < m; row0 += height) {
-    const int64_t end = std::min(m, row0 + height);
-    for (int64_t col0 = 0; col0 < n; col0 += kPanel) {
-      const T* panel = w.template panel<Buffer::kRight>(col0 / kPanel, row0 == 0).data;
-      RightTiles first = right_tiles<Buffer::kEdge>(panel, k), second = first.plus(64);
-      if constexpr (E::kGated)
-        second =
-            right_tiles<Buffer::kEdge2>(w2.template panel<Buffer::kRight2>(col0 / kPanel, row0 == 0).data, k);
-      for (int64_t col = col0; col < std::min(n, col0 + kPanel); col += kColumns) {
-        for (int64_t start = 0; start < chunks; start += kStretch<T>) {
-          const int64_t stop = std::min<int64_t>(chunks, start + kStretch<T>);
-          for (int64_t row = row0; row < end; row += 32) {
-            const auto run = m - row > 16 ? tile_rows32<T> : tile_rows16<T>;
-            uint8_t* c = sums + (chunks > kStretch<T> ? (row - row0) * 128 : 0);
-            memory_barrier();
-            run(a.at(row), first, second, start, stop, chunks, c);
-            memory_barrier();
-            if (stop < chunks) continue;
-            for (int64_t r = 0; r < std::min<int64_t>(32, m - row); ++r)
-              epilogue(row + r, col, *reinterpret_cast<V*>(c + r * 128),
-                       *reinterpret_cast<V*>(c + r * 128 + 64));
-          }
+  for (int64_t p0 = 0; p0 < panels; p0 += at_once) {
+    for (int64_t row = 0; row < m; row += 32) {
+      for (int64_t start = 0; start < chunks; start += at_a_time) {
+        const Stretch stretch{start, std::min(chunks, start + at_a_time), chunks};
+        uint8_t* sums = kept;
+        for (int64_t p = p0; p < std::min(panels, p0 + at_once); ++p) {
+          const bool is_new = row == 0 && start == 0;
+          const RightTiles first =
+              right_tiles<Buffer::kEdge>(w.template panel<Buffer::kRight>(p, is_new).data, k);
+          RightTiles second = first.plus(64);
+          if constexpr (E::kGated)
+            second = right_tiles<Buffer::kEdge2>(w2.template panel<Buffer::kRight2>(p, is_new).data, k);
+          sums = multiply_panel<T>(a.at(row), row, std::min<int64_t>(32, m - row), first, second, stretch,
+                                   p * kPanel, n, sums, epilogue);
         }
-        first = first.plus(64);
-        second = second.plus(64);
       }
     }
   }

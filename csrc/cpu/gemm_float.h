@@ -19,7 +19,7 @@ struct Fma {
   using V = vf;
   static constexpr int kDepth = 1, kRows = kMaxRows;
   static V load(const B* b) { return simd::load(b); }
-  static V spread(const A* a) { return broadcast(*a); }
+  static V spread(const A* a) { return simd::splat(*a); }
   static V multiply_add(V acc, V a, V b) { return acc + a * b; }
 };
 
@@ -34,21 +34,22 @@ struct FmaPairs {
   };
   static constexpr int kDepth = 2, kRows = kMaxRows * 2 / 3;
   static Pair load(const B* b) {
-    const vi lanes = *reinterpret_cast<const vi*>(b);
+    const vi lanes = lanes_of(b);
     return {(V)(lanes << 16), (V)(lanes & static_cast<int32_t>(0xffff0000u))};
   }
-  static Pair spread(const A* a) { return {broadcast(a[0]), broadcast(a[1])}; }
+  static Pair spread(const A* a) { return {simd::splat(a[0]), simd::splat(a[1])}; }
   static V multiply_add(V acc, Pair a, Pair b) { return acc + a.even * b.even + a.odd * b.odd; }
 };
 
 #if defined(__AVX512BF16__)
-// Both operands bf16, multiplied in pairs.
+// Both operands bf16, multiplied in pairs; for a single row. The instruction starts at most once per cycle
+// (once in two on some CPUs), a float multiply-add twice: what it saves is widening, which more rows share.
 struct DotPairs {
   using A = bf16;
   using B = bf16;
   using Acc = float;
   using V = vf;
-  static constexpr int kDepth = 2, kRows = kMaxRows;
+  static constexpr int kDepth = 2, kRows = 1;
   static __m512bh load(const B* b) { return (__m512bh)_mm512_loadu_si512(b); }
   static __m512bh spread(const A* a) {
     int32_t pair;
@@ -105,61 +106,54 @@ const float* as_float(const T* x, int64_t rows, int64_t k, int64_t row_length) {
   return out;
 }
 
-// Rows of x with a length that is a multiple of `group`, padded with zeros: pairs and quads are read whole.
-template <class T>
-const T* padded_rows(const T* x, int64_t rows, int64_t k, int64_t group) {
-  if (k % group == 0) return x;
-  const int64_t length = ceil_div(k, group) * group;
-  T* out = scratch<Buffer::kLeft, T>(rows * length);
-  for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(x + r * k, k, out + r * length);
-    std::fill(out + r * length + k, out + (r + 1) * length, T{});
-  }
+// A bf16 row that can be read in pairs: one of odd length is copied, with a zero at the end.
+inline const bf16* whole_pairs(const bf16* x, int64_t k) {
+  if (k % 2 == 0) return x;
+  bf16* out = scratch<Buffer::kLeft, bf16>(k + 1);
+  std::copy_n(x, k, out);
+  out[k] = {};
   return out;
 }
 
 // Up to so many rows, reading the right operand where it lies beats bringing its panels into a better form
-// first: packing f32 saves strides, widening a half type a conversion per tile, pairing bf16 opens the way to
-// faster instructions.
+// first: packing f32 saves strides, widening a half type a conversion per tile, and AMX needs panels of
+// pairs.
+#if defined(__AMX_BF16__)
+template <class T>
+constexpr int64_t kFewRows = std::is_same_v<T, float>  ? 96
+                             : std::is_same_v<T, bf16> ? 2
+                                                       : kMaxRows;
+#else
 template <class T>
 constexpr int64_t kFewRows = std::is_same_v<T, float> ? 96 : kMaxRows;
-#if defined(__AVX512BF16__)
-template <>
-constexpr int64_t kFewRows<bf16> = 4;
 #endif
 
 // A row-major operand that is larger than this does not stay in L2 from one panel to the next; it is
 // multiplied in stretches of rows, for the same reason as it is packed so.
 constexpr int64_t kStreamedBytes = 3 << 19;
 
-#if defined(__AVX512BF16__)
-// The product with panels of pairs of bf16.
-template <class E>
-void product_pairs(const bf16* x, int64_t m, int64_t k, int64_t n, const Source<bf16>& w,
-                   const Source<bf16>& w2, const E& epilogue) {
-#if defined(__AMX_BF16__)
-  if (m > amx::kFewRows) return amx::multiply(x, m, k, n, w, w2, epilogue);
-#endif
-  const int64_t length = ceil_div(k, 2) * 2;
-  multiply<DotPairs>(padded_rows(x, m, k, 2), length, m, length / 2, n, w, w2, epilogue);
-}
-#endif
-
 // The product of x[m, k] with packed panels of w[k, n]; with w2 too if the epilogue is gated.
 template <class T, class E>
 void product_packed(const T* x, int64_t m, int64_t k, int64_t n, const T* w, const T* w2, const E& epilogue) {
   const auto in_place = [&](const T* matrix) { return packed_source(matrix, k, n); };
-#if defined(__AVX512BF16__)
-  if constexpr (std::is_same_v<T, bf16>)
-    return product_pairs(x, m, k, n, in_place(w), in_place(w2), epilogue);
+#if defined(__AMX_BF16__)
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (m > amx::kFewRows) return amx::multiply(x, m, k, n, in_place(w), in_place(w2), epilogue);
+  }
 #endif
   const int64_t length = ceil_div(k, kGroup<T>) * kGroup<T>;
+#if defined(__AVX512BF16__)
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (m == 1)
+      return multiply<DotPairs>(whole_pairs(x, k), length, m, length / 2, n, in_place(w), in_place(w2),
+                                epilogue);
+  }
+#endif
   const float* a = as_float(x, m, k, length);
   if constexpr (std::is_same_v<T, float>) {
     multiply<Fma<float>>(a, k, m, k, n, in_place(w), in_place(w2), epilogue);
-  } else if (m > kFewRows<T>) {
-    const bool kept = m > left_rows(length * 4);
-    const auto wide = [&](const T* matrix) { return widened_source(matrix, k, n, kept); };
+  } else if (m > kMaxRows) {
+    const auto wide = [&](const T* matrix) { return widened_source(matrix, k, n); };
     multiply<Fma<float>>(a, length, m, length, n, wide(w), wide(w2), epilogue);
   } else {
     using P = std::conditional_t<std::is_same_v<T, bf16>, FmaPairs, Fma<f16>>;
@@ -175,19 +169,13 @@ void product_rows(const T* x, int64_t m, int64_t k, int64_t n, const T* w, const
     const int64_t stretch = k * n * static_cast<int64_t>(sizeof(T)) > kStreamedBytes ? kStretch : k;
     return multiply<Fma<T>>(as_float(x, m, k, k), k, m, k, n, in_place(w), in_place(w2), epilogue, stretch);
   }
-#if defined(__AVX512BF16__)
-  if constexpr (std::is_same_v<T, bf16>) {
 #if defined(__AMX_BF16__)
-    const bool kept = m > amx::rows_at_once(k * 2);
-#else
-    const bool kept = m > left_rows(k * 2);
-#endif
-    const auto pairs = [&](const T* matrix) { return panels_of_rows<2, bf16>(matrix, k, n, kept); };
-    return product_pairs(x, m, k, n, pairs(w), pairs(w2), epilogue);
+  if constexpr (std::is_same_v<T, bf16>) {
+    const auto pairs = [&](const T* matrix) { return panels_of_rows<2, bf16>(matrix, k, n, m <= 32); };
+    return amx::multiply(x, m, k, n, pairs(w), pairs(w2), epilogue);
   }
 #endif
-  const bool kept = m > left_rows(k * 4);
-  const auto panels = [&](const T* matrix) { return panels_of_rows<1, float>(matrix, k, n, kept); };
+  const auto panels = [&](const T* matrix) { return panels_of_rows<1, float>(matrix, k, n); };
   multiply<Fma<float>>(as_float(x, m, k, k), k, m, k, n, panels(w), panels(w2), epilogue);
 }
 

@@ -12,14 +12,14 @@ namespace flashperf::gemm {
 #if defined(__AVX512VNNI__)
 // Four products per lane, unsigned by signed: the left operand is stored with 128 added, and 128 times the
 // column sums is taken off in the end.
-struct Dot {
+struct DotQuads {
   using A = uint8_t;
   using B = int8_t;
   using Acc = int32_t;
   using V = vi;
   static constexpr int kDepth = 4, kRows = kMaxRows;
   static constexpr bool kOffset = true;
-  static V load(const B* b) { return *reinterpret_cast<const vi*>(b); }
+  static V load(const B* b) { return lanes_of(b); }
   static V spread(const A* a) {
     int32_t quad;
     std::memcpy(&quad, a, 4);
@@ -32,10 +32,12 @@ struct Dot {
     for (int i = 0; i < 4; ++i) a[i] = static_cast<uint8_t>(q[i] + 128);
   }
 };
-#elif defined(__AVX2__)
+#endif
+
+#if defined(__AVX2__)
 // Widened to int16 and multiplied in pairs. The shorter way, int8 straight into pairs of int16 sums
 // (vpmaddubsw), saturates: 2 * 255 * 127 is more than 32767.
-struct Dot {
+struct SignedQuads {
   using A = int16_t;
   using B = int8_t;
   using Acc = int32_t;
@@ -72,7 +74,7 @@ struct Dot {
   }
 };
 #else
-struct Dot {
+struct SignedQuads {
   using A = int32_t;
   using B = int8_t;
   using Acc = int32_t;
@@ -83,7 +85,7 @@ struct Dot {
   static constexpr int kDepth = 4, kRows = 2;
   static constexpr bool kOffset = false;
   static Quad load(const B* b) {
-    const vi quads = *reinterpret_cast<const vi*>(b);
+    const vi quads = lanes_of(b);
     return {{(quads << 24) >> 24, (quads << 16) >> 24, (quads << 8) >> 24, quads >> 24}};
   }
   static const A* spread(const A* a) { return a; }
@@ -96,19 +98,32 @@ struct Dot {
 };
 #endif
 
-// Rows of q in the form that Dot reads, padded with zeros to whole quads.
-inline const Dot::A* left_quads(const int8_t* q, int64_t m, int64_t k) {
+#if defined(__AVX512VNNI__)
+using Quads = DotQuads;
+#else
+using Quads = SignedQuads;
+#endif
+
+inline void sum_columns(const int8_t* w, int64_t k, int64_t n, int32_t* sums) {
+  std::fill(sums, sums + n, 0);
+  for (int64_t row = 0; row < k; ++row)
+    for (int64_t col = 0; col < n; ++col) sums[col] += w[row * n + col];
+}
+
+// Rows of q in the form that P reads, padded with zeros to whole quads.
+template <class P>
+const typename P::A* left_quads(const int8_t* q, int64_t m, int64_t k) {
   const int64_t length = ceil_div(k, 4) * 4;
-  Dot::A* out = scratch<Buffer::kLeft, Dot::A>(m * length);
+  auto* out = scratch<Buffer::kLeft, typename P::A>(m * length);
   for (int64_t r = 0; r < m; ++r) {
-    Dot::A* to = out + r * length;
+    auto* to = out + r * length;
     const int8_t* row = q + r * k;
     int64_t i = 0;
-    for (; i + 4 <= k; i += 4) Dot::convert(row + i, to + i);
+    for (; i + 4 <= k; i += 4) P::convert(row + i, to + i);
     if (i < k) {
       int8_t last[4] = {};
       std::copy_n(row + i, k - i, last);
-      Dot::convert(last, to + i);
+      P::convert(last, to + i);
     }
   }
   return out;
@@ -204,12 +219,12 @@ void product_i8(const int8_t* q, int64_t m, int64_t k, int64_t n, PackedI8 w, Pa
   if (m > amx::kFewRows) return amx::multiply(q, m, k, n, first, second, epilogue);
 #endif
   const int64_t quads = ceil_div(k, 4);
-  const Dot::A* a = left_quads(q, m, k);
-  if constexpr (Dot::kOffset) {
+  const auto* a = left_quads<Quads>(q, m, k);
+  if constexpr (Quads::kOffset) {
     const WithoutOffset<E> without{epilogue, w.sums, w2.sums, n};
-    multiply<Dot>(a, quads * 4, m, quads, n, first, second, without);
+    multiply<Quads>(a, quads * 4, m, quads, n, first, second, without);
   } else {
-    multiply<Dot>(a, quads * 4, m, quads, n, first, second, epilogue);
+    multiply<Quads>(a, quads * 4, m, quads, n, first, second, epilogue);
   }
 }
 

@@ -23,6 +23,12 @@ using simd::vi;
 constexpr int W = simd::kWidth;
 constexpr int64_t kPanel = 32;  // columns per packed panel, the same for every instruction set
 
+// W lanes of 32 bits, whatever they were written as.
+inline vi lanes_of(const void* p) {
+  typedef int32_t Lanes __attribute__((vector_size(sizeof(vi)), aligned(1), may_alias));
+  return *static_cast<const Lanes*>(p);
+}
+
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Consecutive elements of a column that share one 32-bit lane of a packed panel.
@@ -36,10 +42,9 @@ constexpr int64_t panel_elements(int64_t k) {
   return ceil_div(k, kGroup<T>) * kGroup<T> * kPanel;
 }
 
-// How many rows of the left operand stay in L2 (2 MiB, or 1) while the panels of the right operand pass by.
-constexpr int64_t left_rows(int64_t row_bytes) {
-  return std::max<int64_t>(32, (512 << 10) / row_bytes / 32 * 32);
-}
+// How much of the right operand stays in L2 (1 or 2 MiB) while the rows of the left operand pass by, and how
+// much of the left operand, while the columns of the first pass by.
+constexpr int64_t kRightBytes = 768 << 10, kLeftBytes = 128 << 10;
 
 // A buffer that only grows, one per thread and use: page faults on every call would be most of a small
 // product.
@@ -80,39 +85,67 @@ T* scratch(int64_t count) {
   return static_cast<T*>(buffer.at_least(static_cast<size_t>(count) * sizeof(T)));
 }
 
-#if defined(__AVX512BW__)
-// Two rows of 32 columns of 16 bits, alternating: the compiler's own code for this takes ten times as long.
-inline void interleave_pairs(const void* even, const void* odd, void* out) {
-  const __m512i a = _mm512_loadu_si512(even), b = _mm512_loadu_si512(odd);
-  const __m512i lo = _mm512_unpacklo_epi16(a, b), hi = _mm512_unpackhi_epi16(a, b);  // inside each 128 bits
-  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-  const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-  _mm512_storeu_si512(out, _mm512_permutex2var_epi64(lo, first, hi));
-  _mm512_storeu_si512(static_cast<char*>(out) + 64, _mm512_permutex2var_epi64(lo, second, hi));
+// W elements, converted if the types differ.
+template <class From, class To>
+void copy_vector(const From* from, To* to) {
+  if constexpr (std::is_same_v<From, To>) std::memcpy(to, from, W * sizeof(To));
+  else simd::store(to, simd::load(from));
 }
-#endif
 
-// G rows of 32 columns side by side: out[j * G + g] = rows[g][j]; beyond `depth` rows and `cols` columns,
-// zeros.
-template <int64_t G, class From, class To>
-inline void interleave_rows(const From* rows, int64_t n, int64_t depth, int64_t cols, To* out) {
-  if (depth == G && cols >= kPanel) {
-    if constexpr (!std::is_same_v<From, To>) {
-      for (int64_t j = 0; j < kPanel; j += W) simd::store(out + j, simd::load(rows + j));
+typedef uint8_t Bytes __attribute__((vector_size(16), aligned(1)));
+typedef uint16_t Words __attribute__((vector_size(16), aligned(1), may_alias));
+inline Words words_of(const void* p) { return *static_cast<const Words*>(p); }
+inline Words zip_low(Words a, Words b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
+inline Words zip_high(Words a, Words b) { return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15); }
+inline Words zip_low_bytes(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Bytes)a, (Bytes)b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
+                                        7, 23);
+}
+inline Words zip_high_bytes(Words a, Words b) {
+  return (Words)__builtin_shufflevector((Bytes)a, (Bytes)b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+                                        30, 15, 31);
+}
+
+// 32 columns of 2 rows of 16 bits, or of 4 rows of 8 bits, side by side: out[j * G + g] = rows[g][j]. In
+// 128-bit vectors, which all instruction sets have: the compilers' code for the plain loop takes up to ten
+// times as long.
+template <class T>
+void zip_rows(const T* rows, int64_t n, T* out) {
+  Words* to = reinterpret_cast<Words*>(out);
+  constexpr int64_t kLanes = 16 / sizeof(T);
+  for (int64_t j = 0; j < kPanel; j += kLanes, rows += kLanes) {
+    const Words r0 = words_of(rows), r1 = words_of(rows + n);
+    if constexpr (sizeof(T) == 2) {
+      *to++ = zip_low(r0, r1);
+      *to++ = zip_high(r0, r1);
     } else {
-#if defined(__AVX512BW__)
-      if constexpr (G == 2) return interleave_pairs(rows, rows + n, out);
-#endif
-      for (int64_t j = 0; j < kPanel; ++j)
-        for (int64_t g = 0; g < G; ++g) out[j * G + g] = rows[g * n + j];
+      const Words r2 = words_of(rows + 2 * n), r3 = words_of(rows + 3 * n);
+      const Words low01 = zip_low_bytes(r0, r1), low23 = zip_low_bytes(r2, r3);
+      const Words high01 = zip_high_bytes(r0, r1), high23 = zip_high_bytes(r2, r3);
+      *to++ = zip_low(low01, low23);
+      *to++ = zip_high(low01, low23);
+      *to++ = zip_low(high01, high23);
+      *to++ = zip_high(high01, high23);
+    }
+  }
+}
+
+// The same for any G, zeros beyond `depth` rows and `cols` columns, converted to To.
+template <int64_t G, class From, class To>
+void interleave_rows(const From* rows, int64_t n, int64_t depth, int64_t cols, To* out) {
+  if (depth == G && cols >= kPanel) {
+    if constexpr (G == 1) {
+      for (int64_t j = 0; j < kPanel; j += W) copy_vector(rows + j, out + j);
+    } else {
+      zip_rows(rows, n, out);
     }
     return;
   }
   for (int64_t j = 0; j < kPanel; ++j) {
     for (int64_t g = 0; g < G; ++g) {
-      if (g >= depth || j >= cols) out[j * G + g] = To{};
-      else if constexpr (std::is_same_v<From, To>) out[j * G + g] = rows[g * n + j];
-      else out[j * G + g] = simd::from_float<To>(simd::to_float(rows[g * n + j]));
+      const bool exists = g < depth && j < cols;
+      if constexpr (std::is_same_v<From, To>) out[j * G + g] = exists ? rows[g * n + j] : To{};
+      else out[j * G + g] = exists ? simd::from_float<To>(simd::to_float(rows[g * n + j])) : To{};
     }
   }
 }
@@ -150,7 +183,7 @@ void widen_panels(const T* packed, int64_t k, int64_t p, int64_t count, float* o
   } else {
     for (; panel < end; panel += 2 * kPanel, out += 2 * kPanel) {
       for (int64_t j = 0; j < kPanel; j += W) {
-        const vi lanes = *reinterpret_cast<const vi*>(panel + 2 * j);
+        const vi lanes = lanes_of(panel + 2 * j);
         simd::store(out + j, (vf)(lanes << 16));
         simd::store(out + kPanel + j, (vf)(lanes & static_cast<int32_t>(0xffff0000u)));
       }

@@ -11,23 +11,8 @@ struct Columns {
   int64_t step;  // elements from one step of k to the next
 };
 
-// Memory that will be read next.
-struct Ahead {
-  const char* data = nullptr;
-  int64_t bytes = 0;
-
-  // Asks for one of `parts` parts of it. The hardware prefetcher starts anew in every page, which a tile
-  // finishes in 32 steps: without this the first tile of a panel that comes from L3 takes three times as long
-  // as the others.
-  void fetch(int64_t part, int64_t parts) const {
-    const int64_t end = bytes * (part + 1) / parts;
-    for (int64_t byte = bytes * part / parts; byte < end; byte += 64) __builtin_prefetch(data + byte);
-  }
-};
-
 // The right operand, panel by panel. The first `in_place` panels are read where they are. The others are made
-// when they are needed, `together` at a time, in a buffer that they share with those before; or all at once
-// if there is room for all of them, and then they serve every further block of rows.
+// when they are needed, `together` at a time, in a buffer that they share with those before.
 template <class B>
 struct Source {
   const void* matrix = nullptr;
@@ -36,29 +21,21 @@ struct Source {
   void (*make)(const void* matrix, int64_t k, int64_t n, int64_t p, int64_t count, B* out) = nullptr;
   int64_t made_elements = 0, made_step = 0, together = 1;
 
+  // `is_new`: the panel is asked for the first time, or since the buffer was used for others.
   template <Buffer Use>
-  Columns<B> panel(int64_t p, bool first_pass) const {
+  Columns<B> panel(int64_t p, bool is_new) const {
     if (p < in_place) return {static_cast<const B*>(matrix) + p * stride, step};
     B* out = scratch<Use, B>(together * made_elements);
-    const bool is_due = together < panels() || first_pass;
-    if (is_due && p % together == 0) make(matrix, k, n, p, std::min(together, panels() - p), out);
+    if (is_new && p % together == 0) make(matrix, k, n, p, std::min(together, ceil_div(n, kPanel) - p), out);
     return {out + p % together * made_elements, made_step};
   }
-
-  // The memory of panel p, if it is in one piece and not in L2 anyway, with all the others.
-  template <Buffer Use>
-  Ahead ahead(int64_t p) const {
-    const bool is_packed = in_place == panels(), is_made = in_place == 0 && together >= panels();
-    const int64_t bytes = (is_packed ? stride : made_elements) * static_cast<int64_t>(sizeof(B));
-    if (p >= panels() || !(is_packed || is_made) || bytes * panels() < (1 << 20)) return {};
-    const B* data = is_packed ? static_cast<const B*>(matrix) + p * stride
-                              : scratch<Use, B>(together * made_elements) + p * made_elements;
-    return {reinterpret_cast<const char*>(data), bytes};
-  }
-
- private:
-  int64_t panels() const { return ceil_div(n, kPanel); }
 };
+
+// How many panels stay in L2 while the rows of the left operand pass by.
+template <class B>
+int64_t panels_at_once(int64_t made_elements) {
+  return std::max<int64_t>(1, kRightBytes / (made_elements * static_cast<int64_t>(sizeof(B))));
+}
 
 // Packed panels, read as they are.
 template <class T>
@@ -68,29 +45,31 @@ Source<T> packed_source(const T* packed, int64_t k, int64_t n) {
 
 // Packed panels of a half type, widened to f32 with one k per step.
 template <class T>
-Source<float> widened_source(const T* packed, int64_t k, int64_t n, bool kept) {
+Source<float> widened_source(const T* packed, int64_t k, int64_t n) {
   const auto make = [](const void* panels, int64_t depth, int64_t, int64_t p, int64_t count, float* out) {
     widen_panels(static_cast<const T*>(panels), depth, p, count, out);
   };
-  return {packed, k, n, 0, 0, 0, make, panel_elements<T>(k), kPanel, kept ? ceil_div(n, kPanel) : 1};
+  const int64_t elements = panel_elements<T>(k);
+  return {packed, k, n, 0, 0, 0, make, elements, kPanel, panels_at_once<float>(elements)};
 }
 
-// Panels of groups of G, made from rows.
+// Panels of groups of G, made from rows: as many as fit into L2 or, if each is used only `once`, as many as
+// share a pair of cache lines, which come from memory together.
 template <int64_t G, class To, class From>
-Source<To> panels_of_rows(const From* w, int64_t k, int64_t n, bool kept) {
+Source<To> panels_of_rows(const From* w, int64_t k, int64_t n, bool once = false) {
   const auto make = [](const void* rows, int64_t depth, int64_t cols, int64_t p, int64_t count, To* out) {
     pack_panels<G>(static_cast<const From*>(rows), depth, cols, p, count, out);
   };
-  // Lines come from memory in pairs, 128 bytes: the width of one panel of f32, but of two of a half type.
-  const int64_t together = kept ? ceil_div(n, kPanel) : 4 / static_cast<int64_t>(sizeof(From));
-  return {w, k, n, 0, 0, 0, make, ceil_div(k, G) * G * kPanel, kPanel * G, together};
+  const int64_t elements = ceil_div(k, G) * G * kPanel;
+  const int64_t together = once ? 4 / static_cast<int64_t>(sizeof(From)) : panels_at_once<To>(elements);
+  return {w, k, n, 0, 0, 0, make, elements, kPanel * G, together};
 }
 
 // The rows themselves; only the columns of a last, partial panel are copied, since a tile reads whole
 // vectors.
 template <class T>
 Source<T> rows_source(const T* w, int64_t k, int64_t n) {
-  Source<T> source = panels_of_rows<1, T>(w, k, n, false);
+  Source<T> source = panels_of_rows<1, T>(w, k, n);
   source.in_place = n / kPanel;
   source.stride = kPanel;
   source.step = n;

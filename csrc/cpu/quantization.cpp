@@ -13,9 +13,7 @@ using gemm::W;
 
 void pack_i8(const int8_t* w, int8_t* packed, int32_t* column_sums, int64_t k, int64_t n) {
   gemm::pack(w, packed, k, n);
-  std::fill(column_sums, column_sums + n, 0);
-  for (int64_t row = 0; row < k; ++row)
-    for (int64_t col = 0; col < n; ++col) column_sums[col] += w[row * n + col];
+  gemm::sum_columns(w, k, n, column_sums);
 }
 
 template <class T>

@@ -42,7 +42,7 @@ float largest_magnitude(const T* x, int64_t k) {
 // q = x * inverse, clamped: only a static scale can put a value out of range.
 template <class T>
 void quantize_with(const T* x, int8_t* q, int64_t k, float inverse) {
-  const vf top = broadcast(127.0f);
+  const vf top = simd::splat(127.0f);
   for (int64_t i = 0; i < k; i += W)
     store_rounded(q + i, simd::minimum(top, simd::maximum(-top, load_row(x + i, k - i) * inverse)), k - i);
 }
