@@ -75,7 +75,8 @@ def test_the_documented_torch_example_runs_as_documented(tmp_path: Path) -> None
     assert shares_of(found)["batching"]["share"]["value"] > 1
 
 
-def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "terminated"])
+def test_a_signal_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-m", "flashperf.cli", "explain", "--flash", "fusion=split", "--budget", "60"]
     command += ["--out", str(tmp_path / "run")]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -84,7 +85,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) ->
         if record.exists() and len(set(re.findall(r'"worker": (\d)', record.read_text()))) > 1:
             break
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     printed, said = process.communicate(timeout=60)
     assert process.returncode == EXIT_INTERRUPTED, said
     assert "artial" in printed
