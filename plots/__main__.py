@@ -12,7 +12,7 @@ from flashperf.plots import training_curve
 from flashperf.plots.waterfall import waterfall
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "results" / "xeon-amx" / "explain-single.jsonl"
+RECORD = ROOT / "results" / "xeon-amx" / "explain-a-without-int8.jsonl"
 PICTURES = ROOT / "docs" / "pictures"
 
 

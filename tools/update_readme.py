@@ -1,7 +1,7 @@
-"""Puts the printed tables into README.md: what ``flashperf explain --replay`` prints from the committed record.
+"""Puts what ``flashperf explain --replay RECORD [--quiet]`` prints from committed records into README.md.
 
-python tools/update_readme.py            # rewrites the block between the markers
-python tools/update_readme.py --check    # exit code 1 if it is not what the command prints
+python tools/update_readme.py            # rewrites the blocks between the markers
+python tools/update_readme.py --check    # exit code 1 if one is not what the command prints
 """
 
 from __future__ import annotations
@@ -13,31 +13,34 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-RECORD = "results/xeon-amx/explain-single.jsonl"
-BEGIN, END = "<!-- begin: flashperf explain --replay {} -->", "<!-- end -->"
+BLOCK = re.compile(
+    r"(<!-- begin: flashperf explain --replay (\S+)( --quiet)? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
-def printed() -> str:
-    """The tables of the committed record, plain, 80 columns."""
+def printed(record: str, quiet: bool) -> str:
+    """What the command prints from a committed record, plain, 80 columns; ``quiet``: the words only."""
     from rich.console import Console
 
     from flashperf.explain import replay
-    from flashperf.report import print_explanation
+    from flashperf.report import print_explanation, words
 
+    explanation = replay(ROOT / record)
+    if quiet:
+        return "\n".join(f"> {sentence}" for sentence in words(explanation))
     out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None, force_terminal=False)
-    print_explanation(replay(ROOT / RECORD), console)
-    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+    print_explanation(explanation, Console(file=out, width=80, color_system=None, force_terminal=False))
+    lines = "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+    return f"```\n{lines}\n```"
 
 
 def updated(text: str) -> str:
-    """README text with the block filled in."""
-    begin = BEGIN.format(RECORD)
-    block = f"{begin}\n```\n{printed()}\n```\n{END}"
-    pattern = re.escape(begin) + r".*?" + re.escape(END)
-    if not re.search(pattern, text, re.DOTALL):
-        raise SystemExit(f"README.md has no block {begin}")
-    return re.sub(pattern, lambda match: block, text, flags=re.DOTALL)
+    """README text with its blocks filled in. Ends the program if there are none."""
+    if not BLOCK.search(text):
+        raise SystemExit(
+            "README.md has no block that begins with <!-- begin: flashperf explain --replay ... -->"
+        )
+    return BLOCK.sub(lambda m: f"{m[1]}{printed(m[2], bool(m[3]))}\n{m[4]}", text)
 
 
 def main() -> None:
