@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from flashperf.records import ArraySpec, Check, Tolerance
 #: An output no nearer to the reference than this is rejected whatever the tolerance: all zeros have exactly
 #: 0 dB, so a loose absolute tolerance on small numbers must not let them through.
 FLOOR_SNR_DB = 6.0
+CHUNK = 1 << 16  # elements judged at once
 
 
 def check_output(
@@ -70,16 +72,58 @@ def _check(
         return _rejected(name, reason), math.inf
     if got.size == 0:
         return _rejected(name, f"{name} has no elements: shape {got.shape}"), math.inf
-    return _judge(name, got, widen(got, dtype), np.asarray(reference_f64, np.float64), tolerance)
+    return _judge(name, got, dtype, np.asarray(reference_f64), tolerance)
 
 
 def _rejected(name: str, reason: str) -> Check:
     return Check(False, math.nan, math.nan, math.nan, (), math.nan, reason, name)
 
 
+@dataclass
+class _Tally:
+    """What is known of an output after some of its chunks."""
+
+    largest: float = 0.0
+    scale: float = 0.0
+    noise: float = 0.0
+    signal: float = 0.0
+    worst: int = 0
+    worst_ratio: float = -1.0
+    worst_limit: float = 0.0
+    broken: int = 0
+    unwritten: int = 0
+    first_unwritten: int = 0
+
+
 def _judge(
-    name: str, raw: np.ndarray, got: np.ndarray, reference: np.ndarray, tolerance: Tolerance
+    name: str, raw: np.ndarray, dtype: str, reference: np.ndarray, tolerance: Tolerance
 ) -> tuple[Check, float]:
+    """In chunks that stay in the cache: whole-array temporaries of a large output cost seconds."""
+    tally, flat, wanted = _Tally(), raw.reshape(-1), reference.reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        _judge_chunk(
+            tally, start, flat[start : start + CHUNK], dtype, wanted[start : start + CHUNK], tolerance
+        )
+    worst = np.unravel_index(tally.worst, raw.shape)
+    got = float(widen(flat[tally.worst : tally.worst + 1], dtype)[0])
+    expected = float(wanted[tally.worst])
+    snr = -math.inf if tally.broken else _decibels(tally.signal, tally.noise)
+    largest = math.inf if tally.broken else tally.largest
+    relative = largest / tally.scale if tally.scale else (math.inf if largest else 0.0)
+    reason = _why_broken(name, raw.shape, expected, tally, worst)
+    if not reason and tally.worst_ratio > 1:
+        reason = f"{_element(name, worst)} is {got:.6g}, the reference {expected:.6g}: error "
+        reason += f"{abs(got - expected):.3g} above the limit {tally.worst_limit:.3g} ({tolerance.reason})"
+    reason = reason or _why_noisy(name, snr, tally.scale, tolerance)
+    index = tuple(int(i) for i in worst)
+    check = Check(not reason, largest, relative, snr, index, tally.worst_limit, reason, name)
+    return check, tally.worst_ratio
+
+
+def _judge_chunk(
+    tally: _Tally, start: int, raw: np.ndarray, dtype: str, reference: np.ndarray, tolerance: Tolerance
+) -> None:
+    got, reference = widen(raw, dtype), np.asarray(reference, np.float64)
     finite = np.isfinite(reference)
     same_special = np.where(np.isnan(reference), np.isnan(got), got == reference)
     broken = np.where(finite, ~np.isfinite(got), ~same_special)
@@ -87,19 +131,21 @@ def _judge(
     with np.errstate(invalid="ignore"):
         error = np.abs(np.where(finite & ~broken, got - reference, 0.0))
     ratio = np.where(broken, np.inf, _over(error, limit))
-    worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    scale = float(np.abs(reference[finite]).max(initial=0.0))
-    snr = -math.inf if broken.any() else snr_db(reference[finite], error[finite])
-    largest = math.inf if broken.any() else float(error.max())
-    relative = largest / scale if scale else (math.inf if largest else 0.0)
-    reason = _why_broken(name, raw, reference, broken, worst)
-    if not reason and ratio[worst] > 1:
-        reason = f"{_element(name, worst)} is {got[worst]:.6g}, the reference {reference[worst]:.6g}: error "
-        reason += f"{error[worst]:.3g} above the limit {limit[worst]:.3g} ({tolerance.reason})"
-    reason = reason or _why_noisy(name, snr, scale, tolerance)
-    index = tuple(int(i) for i in worst)
-    check = Check(not reason, largest, relative, snr, index, float(limit[worst]), reason, name)
-    return check, float(ratio[worst])
+    at = int(np.argmax(ratio))
+    if ratio[at] > tally.worst_ratio:
+        tally.worst, tally.worst_ratio, tally.worst_limit = start + at, float(ratio[at]), float(limit[at])
+    signal = reference[finite]
+    tally.scale = max(tally.scale, float(np.abs(signal).max(initial=0.0)))
+    tally.largest = max(tally.largest, float(error.max()))
+    tally.noise += float(np.square(error[finite]).sum())
+    tally.signal += float(np.square(signal).sum())
+    if broken.any():
+        tally.broken += int(broken.sum())
+        bytes_of = np.ascontiguousarray(raw).view(np.uint8).reshape(raw.size, -1)
+        unwritten = broken & (bytes_of == 0xFF).all(axis=-1)
+        if unwritten.any() and not tally.unwritten:
+            tally.first_unwritten = start + int(np.argmax(unwritten))
+        tally.unwritten += int(unwritten.sum())
 
 
 def _over(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
@@ -110,7 +156,10 @@ def _over(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
 
 def snr_db(reference: np.ndarray, error: np.ndarray) -> float:
     """10 log10 of the energy of reference over error; inf without error, -inf without signal."""
-    noise, signal = float(np.square(error).sum()), float(np.square(reference).sum())
+    return _decibels(float(np.square(reference).sum()), float(np.square(error).sum()))
+
+
+def _decibels(signal: float, noise: float) -> float:
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
@@ -121,20 +170,19 @@ def _element(name: str, index: tuple[np.intp, ...]) -> str:
 
 
 def _why_broken(
-    name: str, raw: np.ndarray, reference: np.ndarray, broken: np.ndarray, worst: tuple[np.intp, ...]
+    name: str, shape: tuple[int, ...], expected: float, tally: _Tally, worst: tuple[np.intp, ...]
 ) -> str:
     """Poison left over, or NaN and Inf in the wrong places; empty if there is none."""
-    if not broken.any():
+    if not tally.broken:
         return ""
-    bytes_of = np.ascontiguousarray(raw).view(np.uint8).reshape(*raw.shape, -1)
-    unwritten = broken & (bytes_of == 0xFF).all(axis=-1)
-    if unwritten.any():
-        first = np.unravel_index(int(np.argmax(unwritten)), unwritten.shape)
-        return f"{int(unwritten.sum())} of {raw.size} elements never written, first {_element(name, first)}"
+    size = math.prod(shape)
+    if tally.unwritten:
+        first = np.unravel_index(tally.first_unwritten, shape)
+        return f"{tally.unwritten} of {size} elements never written, first {_element(name, first)}"
     what = "are NaN or infinite where the reference is not"
-    if not np.isfinite(reference[worst]):
+    if not math.isfinite(expected):
         what = "differ from a reference that is NaN or infinite there"
-    return f"{int(broken.sum())} of {raw.size} elements {what}, first {_element(name, worst)}"
+    return f"{tally.broken} of {size} elements {what}, first {_element(name, worst)}"
 
 
 def _why_noisy(name: str, snr: float, scale: float, tolerance: Tolerance) -> str:

@@ -113,6 +113,8 @@ def compare(
     threads:   for BLAS, OpenMP and torch; None leaves their defaults
     processes: how many; 1 measures in this process
 
+    Every process checks both; of inputs above 8 MiB that are the same in all, the first two processes do.
+
     Returned arrays need storage other than the inputs'; earlier results are poisoned, so that one which
     isn't written shows. Gradients of inputs that require them are results too. On a GPU a call ends when
     the device has finished. Callables, inputs and reference must be fit to be sent to other processes:
@@ -139,7 +141,7 @@ def compare(
     if payload is None:
         run = run_here(spec, budget_s, threads, seed)
     else:
-        run = run_in_processes(payload, processes, budget_s, threads, seed)
+        run = run_in_processes(payload, processes, budget_s, threads, seed, not callable(inputs))
     work = (_both(flops), _both(bytes)) if flops or bytes else None
     return _result(spec, run, margin, work, roof, captured, tuple(notes))
 

@@ -7,6 +7,8 @@ no arguments: passing four NumPy arrays through a binding on every call costs as
 from __future__ import annotations
 
 import functools
+import math
+import numbers
 import os
 import re
 from collections.abc import Mapping
@@ -22,6 +24,8 @@ from flashperf.isa import runnable_levels
 from flashperf.suggest import unknown_name
 
 _LIBRARIES = Path(__file__).parent / "_cpu"
+
+_LARGEST_F32 = float(np.finfo(np.float32).max)
 
 Call = _native.Call
 Sequence = _native.Sequence
@@ -99,7 +103,7 @@ class Signature:
             for dim in argument.dims
             for name in re.findall(r"[a-z_]\w*", dim)
         }
-        values = {name: int(value) for name, value in given.items() if name in dims}
+        values = {name: self._size(name, value) for name, value in given.items() if name in dims}
         for argument, array in zip(self.arrays, arrays, strict=True):
             if array.ndim != len(argument.dims):
                 raise self._error(argument, f"has shape {array.shape}, needs [{','.join(argument.dims)}]")
@@ -118,6 +122,20 @@ class Signature:
                         argument, f"has size {array.shape[axis]} on axis {axis}, needs {dim} = {needed}"
                     )
         return values
+
+    def _size(self, name: str, value: Any) -> int:
+        """A dimension that was given, as a positive integer."""
+        size = _integer(self.kernel, name, _plain(value))
+        if size < 1:
+            raise PrepareError(f"{self.kernel}: dimension {name} is {size}, must be at least 1")
+        return size
+
+    def values(self, known: Mapping[str, Any]) -> list[int | float]:
+        """The scalars in order, each as the type that the kernel takes; nothing is rounded or cut off."""
+        return [
+            (_integer if kind.startswith("i") else _number)(self.kernel, name, _plain(known[name]))
+            for name, kind in self.scalars
+        ]
 
     def _error(self, argument: _Argument, what: str) -> PrepareError:
         return PrepareError(f"{self.kernel}: {argument.name} {what}")
@@ -145,6 +163,38 @@ class Signature:
                 overlaps = spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
                 if writer.written and i != j and overlaps:
                     raise self._error(writer, f"overlaps {other.name} in memory")
+
+
+def _plain(value: Any) -> Any:
+    """The one value of an array without dimensions; anything else as it is."""
+    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+def _number(kernel: str, name: str, value: Any) -> float:
+    """A scalar as a float; Inf and NaN are floats too."""
+    if not isinstance(value, numbers.Real | np.bool_):
+        raise PrepareError(f"{kernel}: scalar {name} is a {type(value).__name__}, needs a number")
+    try:
+        real = float(value)
+    except OverflowError:
+        raise PrepareError(f"{kernel}: scalar {name} does not fit a float of 32 bits") from None
+    if _LARGEST_F32 < abs(real) < math.inf:
+        raise PrepareError(f"{kernel}: scalar {name} does not fit a float of 32 bits")
+    return real
+
+
+def _integer(kernel: str, name: str, value: Any) -> int:
+    """A scalar as an integer of 64 bits; a float only if it is whole."""
+    if isinstance(value, numbers.Integral):
+        whole = int(value)
+    else:
+        real = _number(kernel, name, value)
+        if not real.is_integer():  # nor is NaN or Inf
+            raise PrepareError(f"{kernel}: scalar {name} is {real:g}, needs an integer")
+        whole = int(real)
+    if not -(2**63) <= whole < 2**63:
+        raise PrepareError(f"{kernel}: scalar {name} does not fit a 64-bit integer")
+    return whole
 
 
 def _evaluate(dim: str, values: Mapping[str, int]) -> int:
@@ -188,7 +238,7 @@ class Library:
         missing = [name for name, _ in signature.scalars if name not in known]
         if missing:
             raise PrepareError(f"{kernel}: needs {', '.join(missing)}")
-        values = [int(known[n]) if kind.startswith("i") else float(known[n]) for n, kind in signature.scalars]
+        values = signature.values(known)
         return self._library.bind(kernel, [a.ctypes.data for a in arrays], values, arrays)
 
 

@@ -9,6 +9,7 @@ This module is imported in every pytest run where flashperf is installed, so it 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -46,9 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"not a positive number of seconds: {text}")
+        raise argparse.ArgumentTypeError(f"invalid budget {text!r}: give a positive number of seconds")
     return value
 
 

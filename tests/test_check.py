@@ -9,6 +9,7 @@ import mutants
 import numpy as np
 import pytest
 
+from flashperf import check as check_module
 from flashperf.check import FLOOR_SNR_DB, check_output, check_outputs, snr_db
 from flashperf.dtypes import aligned_empty, cast, poison, to_bf16
 from flashperf.records import ArraySpec, Check, Tolerance
@@ -178,3 +179,23 @@ def test_outputs_are_judged_together() -> None:
     )  # the first that fails, not the nearest
     wrong = check_outputs(specs, {"y": good, "z": good}, {"y": np.ones(3), "z": np.ones(2)}, CLOSE)
     assert wrong.reason == "the reference of y has shape (3,), declared (2,)"
+
+
+def test_what_lies_in_a_later_chunk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "CHUNK", 8)
+    reference = np.arange(1.0, 61.0).reshape(6, 10)
+    got = reference.astype(np.float32)
+    tolerance = Tolerance(0.0, 1e-3, "elements")
+    passed = check_output("y", got, "f32", reference, tolerance)
+    assert passed.passed
+    assert passed.snr_db == math.inf
+    got[4, 3] += 0.5
+    failed = check_output("y", got, "f32", reference, tolerance)
+    assert failed.worst_index == (4, 3)
+    assert failed.max_abs_error == 0.5
+    assert failed.max_rel_error == pytest.approx(0.5 / 60)
+    got.view(np.uint8).reshape(6, 10, 4)[4, 5:] = 0xFF
+    assert (
+        "5 of 60 elements never written, first y[4, 5]"
+        in check_output("y", got, "f32", reference, tolerance).reason
+    )

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ from flashperf import compare as compare_module
 from flashperf.compare import ONE_PROCESS_FACTOR, CompareResult, one_process_comparison
 from flashperf.comparing.pair import PairSpec
 from flashperf.comparing.pair_run import run_here
+from flashperf.comparing.text import disturbances
 from flashperf.problem import WrongResult
 from flashperf.roofline import Roof
 from flashperf.timers import ScriptedClock
+from flashperf.workers import Worker
 
 
 def test_the_module_is_called_like_its_function() -> None:
@@ -172,3 +175,31 @@ def test_an_interactive_session_works(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "8 processes" in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_disturbed_samples_never_read_as_more_than_there_are() -> None:
+    assert disturbances(218, 60, 456) == (
+        "456 samples, 60 of them disturbed by the machine but kept; "
+        "218 more pairs were disturbed, left out and run again"
+    )
+    assert disturbances(0, 0, 8) == "8 samples, none of them disturbed by the machine"
+
+
+def test_large_arrays_are_checked_by_two_processes_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[bool] = []
+    call = Worker.call
+
+    def watched(self: Worker, method: str, timeout_s: float = 300.0, **arguments: Any) -> Any:
+        if method == "prepare_pair":
+            known.append(arguments["known"] is not None)
+        return call(self, method, timeout_s, **arguments)
+
+    monkeypatch.setattr(Worker, "call", watched)
+    large = np.ones(3_000_000, np.float32)
+    result = flashperf.compare(lambda x: x * 2, lambda x: x + x, large, budget_s=0.05, processes=4)
+    assert known == [False, False, True, True]
+    assert result.comparison.processes == 4
+    assert result.error == 0
+    known.clear()
+    flashperf.compare(softmax, softmax, X, budget_s=0.05, processes=3)
+    assert known == [False] * 3

@@ -250,3 +250,10 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="can't make the folder"):
         write_report(samples.paradox(), tmp_path / "file" / "out")
+
+
+def test_a_single_switch_has_no_alone_and_on_top() -> None:
+    text = html_report(samples.single_switch())
+    assert "Alone" not in text
+    assert "On top" not in text
+    assert "Alone" in html_report(samples.paradox())

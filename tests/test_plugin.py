@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mutants
@@ -13,6 +14,7 @@ import pytest
 # Sessions run in this process: what they import must be here before them, or they load it a second time.
 import flashperf.explain
 import flashperf.report  # noqa: F401
+from flashperf.benching import summary
 from flashperf.benching.replay import ReplayTimer
 from flashperf.benching.session import BenchSession, Budget, Row
 from flashperf.benching.summary import summary_lines
@@ -186,7 +188,10 @@ def test_an_unknown_mechanism_gives_the_nearest_names(bench: Any) -> None:
     result.stdout.fnmatch_lines(["*unknown mechanism 'tilling'*"])
     text = BENCH.replace("(twice=twice))", "(twice=twice), backends=['cup'])")
     bench(text=text).stdout.fnmatch_lines(["*unknown backend 'cup': did you mean cpu*"])
-    bench(budget="none").stderr.fnmatch_lines(["*--flashperf-budget: invalid*"])
+    for budget in ("none", "0", "-1", "inf"):
+        bench(budget=budget).stderr.fnmatch_lines(
+            [f"*--flashperf-budget: invalid budget '{budget}': give a positive number of seconds*"]
+        )
 
 
 def test_the_documented_lines_work(bench: Any, pytester: pytest.Pytester) -> None:
@@ -337,3 +342,14 @@ def test_an_overrun_budget_still_gives_the_least() -> None:
     budget.take("a")
     now[0] = 50.0
     assert 0 < budget.take("b") < 1
+
+
+def test_disturbed_tries_never_read_as_part_of_the_samples() -> None:
+    measurement = SimpleNamespace(cache_state="warm", samples_s=[1.0] * 456, disturbed=497)
+    environment = SimpleNamespace(busy=False)
+    session: Any = SimpleNamespace(
+        rows=[SimpleNamespace(measurement=measurement)], environment=environment, checked=0, skipped={}
+    )
+    notes = list(summary._notes(session))
+    assert notes[1] == "caches warm; 456 samples counted"
+    assert notes[2].startswith("disturbed by the machine: 497 tries, either run again and not among")

@@ -247,3 +247,68 @@ def test_quantities_have_a_suitable_unit(unit: str, value: float, expected: str)
     divisor, shown_unit = n.scale(unit, [value])
     text = n.quantity(interval, divisor, n.places_for([interval], divisor))
     assert f"{text.split(' ')[0]} {shown_unit}" == expected
+
+
+@pytest.mark.parametrize(("busy_reason", "said"), [
+    ("load 1.76 on 2 cores", "busy: load 1.76 on 2 cores, CPU pressure 0.8 %"),
+    ("tasks waited for a core in 12 % of the last 10 s",
+     "busy: tasks waited for a core in 12 % of the last 10 s, load 1.76"),
+    ("", "quiet: load 1.76, CPU pressure 0.8 %"),
+])  # fmt: skip
+def test_the_machine_line_gives_each_figure_once(busy_reason: str, said: str) -> None:
+    machine = dataclasses.replace(
+        samples.paradox().environment,
+        load_1min=1.76,
+        pressure_some_avg10=0.8,
+        busy=bool(busy_reason),
+        busy_reason=busy_reason,
+    )
+    assert dict(tables.environment_rows(machine))["machine"] == said
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_terminal_keeps_the_names(width: int) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, markup=False, highlight=False)
+    for table in (tables.metrics_table(samples.paradox().metrics), attribution_table(samples.paradox())):
+        console.print(table)
+    text = stream.getvalue()
+    for start in ("task", "throug", "energy", "tiling", "quanti"):
+        assert any(line.startswith(start) for line in text.splitlines()), text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_variants_without_an_active_switch_are_the_same_program() -> None:
+    share = samples.inactive("span", "full", "full")
+    found = dataclasses.replace(samples.nothing().attribution, shares=(share,), total=samples.exactly(1.0))
+    same = dataclasses.replace(samples.nothing(), attribution=found, advice=None)
+    (sentence,) = words(same)
+    assert "the same program" in sentence
+    assert "nothing was measured" in sentence
+    assert "same program" in headline(same)
+
+
+def test_a_single_switch_has_no_alone_and_on_top() -> None:
+    found = samples.faster().attribution
+    one = dataclasses.replace(
+        samples.faster(), attribution=dataclasses.replace(found, shares=found.shares[:1])
+    )
+    stream = io.StringIO()
+    print_explanation(one, Console(file=stream, width=80))
+    text = stream.getvalue().lower()
+    assert "predicted" in text
+    assert "alone" not in text
+    assert "on top" not in text
+    assert "interacts" not in text
+    assert "alone" not in shown("single_switch").lower()
+
+
+def test_both_predictions_are_printed() -> None:
+    share = dataclasses.replace(
+        samples.paradox().attribution.shares[0],
+        predicted=samples.ratio(1.2),
+        predicted_cold=samples.ratio(2.01),
+    )
+    table = tables.details_table(dataclasses.replace(samples.paradox().attribution, shares=(share,)))
+    assert str(next(iter(table.columns[2].cells))) == "1.20 – 2.01"
+    assert "warm – evicted caches" in " ".join(shown("paradox").split())

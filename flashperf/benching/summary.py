@@ -62,7 +62,12 @@ def _notes(session: BenchSession) -> Iterator[str]:
         states = sorted({row.measurement.cache_state for row in session.rows})
         samples = sum(len(row.measurement.samples_s) for row in session.rows)
         disturbed = sum(row.measurement.disturbed for row in session.rows)
-        yield f"caches {', '.join(states)}; {samples} samples; {disturbed} disturbed ones, repeated or kept"
+        yield f"caches {', '.join(states)}; {samples} samples counted"
+        if disturbed:
+            yield (
+                f"disturbed by the machine: {disturbed} tries, either run again and not among the samples "
+                "counted, or kept"
+            )
         if session.environment.busy:
             yield f"the machine is busy: {session.environment.busy_reason}"
     if session.checked:

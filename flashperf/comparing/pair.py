@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashperf.blocks import Block, BlockRunner, CacheSweep
-from flashperf.check import check_output
+from flashperf.check import CHUNK, check_output
 from flashperf.comparing import arrays, transport
 from flashperf.comparing.side import Side, in_double
 from flashperf.disturbance import Probe, SystemProbe
@@ -21,7 +21,7 @@ from flashperf.environment import last_level_cache_bytes
 from flashperf.errors import UserError
 from flashperf.problem import CaseError, WrongResult
 from flashperf.records import Check, Tolerance
-from flashperf.store import to_json
+from flashperf.store import from_json, to_json
 from flashperf.timers import SYSTEM_CLOCK, Clock, calibrate, time_calls
 
 #: Default tolerance, in unit roundoffs of the output's type times the largest reference value. f32 and f64:
@@ -88,9 +88,10 @@ class Pair:
         inputs = arrays.map_arrays(self.inputs, arrays.fresh)
         return Side(self.spec.names[which], function, inputs, self.spec.outputs)
 
-    def prepare(self) -> Prepared:
+    def prepare(self, known: Prepared | None = None) -> Prepared:
         """Check both sides, then calibrate: nothing but the first calls is timed before both are right.
 
+        ``known`` is what another process found on the same inputs: its checks then stand for this one too.
         Raises WrongResult, CaseError, and UserError for what a callable raises.
         """
         first_call_s = [0.0, 0.0]
@@ -99,9 +100,7 @@ class Pair:
         ):  # who comes first pays for what both have to load
             side = self.side(which)
             first_call_s[which] = side.guarded(functools.partial(self._time_once, side))
-        reference, source = self._reference()
-        check_a, own_error = self._check(0, reference, {})
-        check_b, _ = self._check(1, reference, own_error if self.spec.reference is None else {})
+        checks, source = (known.checks, known.reference) if known else self._check_both()
         sweep = CacheSweep(last_level_cache_bytes()) if self.spec.cache == "cold" else None
         calls = (1, 1)
         if sweep is None:
@@ -112,7 +111,14 @@ class Pair:
         build = (lambda: self.side(0).bound(), lambda: self.side(1).bound())
         self._runner = BlockRunner(build, calls, np.random.default_rng(), sweep, self.clock, self._probe)
         state = sweep.state if sweep else "warm"
-        return Prepared((check_a, check_b), (first_call_s[0], first_call_s[1]), calls, state, source)
+        return Prepared(checks, (first_call_s[0], first_call_s[1]), calls, state, source)
+
+    def _check_both(self) -> tuple[tuple[Check, Check], str]:
+        """Both checks, and where the reference came from."""
+        reference, source = self._reference()
+        check_a, own_error = self._check(0, reference, {})
+        check_b, _ = self._check(1, reference, own_error if self.spec.reference is None else {})
+        return (check_a, check_b), source
 
     def _time_once(self, side: Side) -> float:
         return time_calls(side.bound(), 1, self.clock).wall_s
@@ -164,7 +170,8 @@ class Pair:
 
     def _judge(self, name: str, result: Any, reference: Any, own_error: float) -> Check:
         values, dtype = arrays.to_numpy(result)
-        wanted = widen(*arrays.to_numpy(reference))
+        wanted, kind = arrays.to_numpy(reference)
+        wanted = wanted if kind == "f64" else widen(wanted, kind)
         return check_output(name, values, dtype, wanted, self._tolerance(dtype, wanted, own_error))
 
     def _tolerance(self, dtype: str, reference: np.ndarray, own_error: float) -> Tolerance:
@@ -172,17 +179,25 @@ class Pair:
             return Tolerance(self.spec.rtol or 0.0, self.spec.atol or 0.0, "rtol and atol as given")
         if dtype not in UNIT_ROUNDOFF:
             return Tolerance(0.0, 0.0, "integers are exact; rtol= and atol= allow more")
-        scale = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
+        scale = 0.0
+        for part in _chunks(reference):
+            scale = max(scale, float(np.abs(part[np.isfinite(part)]).max(initial=0.0)))
         limit = max(ROUNDOFFS[dtype] * UNIT_ROUNDOFF[dtype] * scale, 2 * own_error)
         reason = f"{ROUNDOFFS[dtype]} roundings of {dtype} or twice the error of {self.spec.names[0]}"
         return Tolerance(0.0, limit, f"{reason}; rtol= and atol= allow more")
+
+
+def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
+    """The elements in parts that stay in the cache."""
+    flat = values.reshape(-1)
+    return (flat[start : start + CHUNK] for start in range(0, flat.size, CHUNK))
 
 
 def _check_input(name: str, leaf: Any, is_output: bool) -> None:
     values, dtype = arrays.to_numpy(leaf)
     if values.size == 0:
         raise CaseError(f"input {name} has no elements: shape {tuple(leaf.shape)}")
-    if not is_output and not np.isfinite(widen(values, dtype)).all():
+    if not is_output and not all(np.isfinite(widen(part, dtype)).all() for part in _chunks(values)):
         raise CaseError(f"input {name} holds NaN or infinite values; inputs must be finite")
 
 
@@ -195,10 +210,10 @@ class PairWorker:
         set_torch_threads(threads)
         self._pair = Pair(spec, seed)
 
-    def prepare_pair(self) -> dict[str, Any]:
+    def prepare_pair(self, known: dict[str, Any] | None = None) -> dict[str, Any]:
         """As ``Pair.prepare``; a wrong result comes back as its check and the name of its side."""
         try:
-            return {"prepared": to_json(self._pair.prepare())}
+            return {"prepared": to_json(self._pair.prepare(from_json(Prepared, known) if known else None))}
         except WrongResult as error:
             return {"wrong": to_json(error.check), "who": error.who}
 

@@ -39,16 +39,29 @@ def lines(result: CompareResult) -> Iterator[str]:
         text += f", error {check.max_abs_error:.2g} (limit {check.limit:.2g})"
         yield text + (_placed(result.placements[n]) if result.placements else "")
     yield f"  reference: {result.prepared.reference}; caches {result.prepared.cache}"
-    disturbed = sum(block.repeated + block.kept for own in result.blocks for block in own)
+    blocks = [block for own in result.blocks for block in own]
+    noise = disturbances(
+        sum(b.repeated for b in blocks), sum(b.kept for b in blocks), sum(len(b.wall_s) for b in blocks)
+    )
     where = result.environment
     yield (
         f"  start-up {seconds(result.start_s)}, timing {seconds(result.measured_s)}; "
-        f"{where.device}, {where.threads} thread{'s' * (where.threads > 1)}; {disturbed} samples disturbed"
+        f"{where.device}, {where.threads} thread{'s' * (where.threads > 1)}"
     )
+    yield f"  {noise}"
     if where.busy:
         yield f"  the machine is busy: {where.busy_reason}"
     for note in result.notes:
         yield f"  {note}"
+
+
+def disturbances(repeated_pairs: int, kept: int, samples: int) -> str:
+    """``456 samples, 60 of them disturbed by the machine but kept; 218 more pairs were ... run again``."""
+    text = f"{samples} samples, {kept or 'none'} of them disturbed by the machine" + " but kept" * bool(kept)
+    if repeated_pairs:
+        were = "pair was" if repeated_pairs == 1 else "pairs were"
+        text += f"; {repeated_pairs} more {were} disturbed, left out and run again"
+    return text
 
 
 def _placed(placement: Placement) -> str:

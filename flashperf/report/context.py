@@ -93,7 +93,8 @@ def attribution(explanation: Explanation) -> dict[str, Any]:
     places = decimals(found)
     shares = by_share(found.shares)
     axis = Axis.over(i for s in shares if s.active for i in (s.share, s.alone, s.on_top))
-    rows = [_row(share, places, axis) for share in shares]
+    several = sum(share.active for share in shares) > 1
+    rows = [_row(share, places, axis, several) for share in shares]
     with_percent = any(share.percent for share in shares if share.active)
     gain = found.total.high < 1
     return {
@@ -101,13 +102,14 @@ def attribution(explanation: Explanation) -> dict[str, Any]:
         "axis": axis_svg(axis),
         "total": _pair(found.total, places, "×"),
         "with_percent": with_percent,
+        "several": several,
         "of_what": "log speed-up" if gain else "log slowdown",
         "footnote": footnotes(found).replace("█ slows, ▒ helps; ", ""),
     }
 
 
-def _row(share: Share, places: int, axis: Axis) -> dict[str, Any]:
-    """One switch; an inactive one has its levels and nothing else."""
+def _row(share: Share, places: int, axis: Axis, several: bool) -> dict[str, Any]:
+    """One switch; an inactive one has its levels and nothing else, a single active one only its share."""
     row: dict[str, Any] = {
         "switch": clean(share.switch),
         "standard": clean(share.standard),
@@ -122,6 +124,7 @@ def _row(share: Share, places: int, axis: Axis) -> dict[str, Any]:
             ("share", share.share, kind),
             ("on top", share.on_top, "other"),
         ]
+        lanes = lanes if several else lanes[1:2]
         row |= {
             "kind": kind,
             "effect": effect(share.share),

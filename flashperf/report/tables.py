@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +19,7 @@ from flashperf.report.numbers import (
     by_share,
     clean,
     effect,
+    fixed,
     percent,
     places_for,
     quantity,
@@ -28,9 +29,20 @@ from flashperf.report.numbers import (
 from flashperf.report.words import confirmed_interactions, decimals, interaction_summary, pair_effect
 
 BAR_CELLS = 10
+NARROW = 72  # columns; with fewer, a table's numbers may fold
 SAME = 0.002  # exact values that are closer than this are not called better or worse
 _BOX = box.Box(str(box.SIMPLE_HEAD), ascii=True)  # one rule under the head; kept as it is in any encoding
 _STYLES = {SLOWS: "red", HELPS: "green", UNCLEAR: "dim"}
+
+
+class _Table(Table):
+    """Where the terminal is narrow, numbers fold too: rich would give them all the space, and names none."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < NARROW:
+            for column in self.columns:
+                column.no_wrap = False
+        yield from super().__rich_console__(console, options)
 
 
 def environment_rows(environment: Environment) -> list[tuple[str, str]]:
@@ -38,9 +50,10 @@ def environment_rows(environment: Environment) -> list[tuple[str, str]]:
     quota = f", quota {environment.quota_cores:g} cores" if environment.quota_cores else ", no quota"
     clock = f", {environment.clock_mhz:.0f} MHz" if environment.clock_mhz else ""
     load = [environment.busy_reason or "busy"] if environment.busy else []
-    if environment.load_1min is not None:
+    said = environment.busy_reason if environment.busy else ""  # a figure that it gives isn't given again
+    if environment.load_1min is not None and "load" not in said:
         load.append(f"load {environment.load_1min:.2f}")
-    if environment.pressure_some_avg10 is not None:
+    if environment.pressure_some_avg10 is not None and "waited" not in said:
         load.append(f"CPU pressure {environment.pressure_some_avg10:.1f} %")
     versions = [f"{name} {version}" for name, version in environment.versions.items() if "pytest" not in name]
     software = [f"Python {environment.python}", *versions, environment.compiler, environment.driver]
@@ -142,20 +155,33 @@ def _bar(share: Share, widest: float) -> Text:
 
 
 def details_table(attribution: Attribution) -> Table:
-    """Per active switch: share, alone (first in), on top (last in), predicted and unexplained, as value ±."""
+    """Per active switch: share, alone (first in), on top (last in), predicted and unexplained, as value ±.
+
+    Of a single one alone and on top are its share, and are left out.
+    """
     places = decimals(attribution)
     predicted = any(share.predicted for share in attribution.shares)
-    titles = ["switch", "share", "alone", "on top"] + (["predicted", "unexplained"] if predicted else [])
+    several = sum(share.active for share in attribution.shares) > 1
+    titles = ["switch", "share", *["alone", "on top"] * several, *["predicted", "unexplained"] * predicted]
     table = _table(*titles, left=())
     for share in by_share(attribution.shares):
         if not share.active:
             continue
-        intervals = [share.share, share.alone, share.on_top]
+        cells = [
+            spread(interval, places) for interval in (share.share, *(share.alone, share.on_top) * several)
+        ]
         if predicted:
-            intervals += [share.predicted, share.unexplained]  # type: ignore[list-item]
-        cells = [spread(interval, places) if interval else "-" for interval in intervals]
+            cells.append(_predictions(share, places))
+            cells.append(spread(share.unexplained, places) if share.unexplained else "-")
         table.add_row(Text(clean(share.switch)), *cells)
     return table
+
+
+def _predictions(share: Share, places: int) -> str:
+    """``1.20 – 2.01``: with warm and with evicted caches; one number where there is only one."""
+    both = [side for side in (share.predicted, share.predicted_cold) if side and not math.isnan(side.value)]
+    dash = " – " if places < 3 else "–"  # within 80 columns
+    return dash.join(fixed(side.value, places) for side in both) or "-"
 
 
 def interactions_table(attribution: Attribution) -> RenderableType:
@@ -180,11 +206,15 @@ def _pair_cells(pair: Interaction, write: Callable) -> list[Text | str]:
 
 def _table(*titles: str, left: tuple[int, ...] = (-1,)) -> Table:
     """A table without outer lines: the first and the ``left`` columns left-aligned, numbers right-aligned."""
-    table = Table(box=_BOX, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    table = _Table(box=_BOX, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
     lefts = {0, *(column % len(titles) for column in left)}
     for n, title in enumerate(titles):
         words_wrap = n == 0 or n in lefts
         table.add_column(
-            Text(title), justify="left" if n in lefts else "right", no_wrap=not words_wrap, overflow="fold"
+            Text(title),
+            justify="left" if n in lefts else "right",
+            no_wrap=not words_wrap,
+            overflow="fold",
+            min_width=len(title) if n == 0 else None,  # a name may fold, never vanish
         )
     return table

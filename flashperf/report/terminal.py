@@ -80,12 +80,14 @@ def sections(explanation: Explanation) -> list[tuple[str, list[RenderableType]]]
             [attribution_table(explanation), Text(footnotes(attribution), "dim")],
         )
     )
-    if any(share.active for share in attribution.shares):
-        predicted = any(share.predicted for share in attribution.shares)
+    active = sum(share.active for share in attribution.shares)
+    predicted = any(share.predicted for share in attribution.shares)
+    if active > 1 or (active and predicted):
         title = "Alone, on top, predicted" if predicted else "Alone and on top"
+        title = title if active > 1 else "Predicted"
         notes_below = Text(details_notes(attribution), "dim")
         parts.append((title, [details_table(attribution), notes_below]))
-    if sum(share.active for share in attribution.shares) > 1:
+    if active > 1:
         parts.append(("Interactions", [interactions_table(attribution)]))
     notes = dict.fromkeys((*explanation.notes, *attribution.notes))
     if notes:
@@ -117,10 +119,13 @@ def footnotes(attribution: Attribution) -> str:
 
 def details_notes(attribution: Attribution) -> str:
     """How to read alone, on top, predicted and unexplained."""
-    said = "± is the longer side of the 95 % interval. Alone: first in; on top: last in; "
-    said += "where they differ, the switch interacts."
+    said = "± is the longer side of the 95 % interval."
+    if sum(share.active for share in attribution.shares) > 1:
+        said += " Alone: first in; on top: last in; where they differ, the switch interacts."
     if any(share.predicted for share in attribution.shares):
-        said += " Predicted: from the isolated kernels, warm caches; share = predicted × unexplained."
+        said += (
+            " Predicted: from the isolated kernels, warm – evicted caches; share = predicted × unexplained."
+        )
     if attribution.sum_unexplained_log is not None:
         said += f" Sum of |log unexplained|: {attribution.sum_unexplained_log:.2f}."
     return said

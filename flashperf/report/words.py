@@ -20,11 +20,18 @@ from flashperf.report.numbers import (
     times,
 )
 
+SAME_PROGRAM = (
+    "Standard and Flash are the same program here: no switch changes anything that runs, "
+    "so nothing was measured."
+)
+
 
 def words(explanation: Explanation) -> list[str]:
     """How much slower or faster, the largest causes, the largest interaction, what to switch back first."""
     attribution = explanation.attribution
     partial = [_partial(attribution)] if explanation.partial else []
+    if not _any_active(attribution):
+        return [*partial, SAME_PROGRAM]
     return [*partial, _verdict(attribution.total), *reasons(explanation)]
 
 
@@ -40,12 +47,18 @@ def reasons(explanation: Explanation) -> list[str]:
 def headline(explanation: Explanation) -> str:
     """The verdict in one short line, without its interval."""
     total = explanation.attribution.total
+    if not _any_active(explanation.attribution):
+        return "Standard and Flash are the same program"
     verdict = effect(total)
     if verdict == SLOWS:
         return f"Flash takes {fixed(total.value)} times as long as Standard"
     if verdict == HELPS:
         return f"Flash is {fixed(1 / total.value)} times as fast as Standard"
     return "Can't tell whether Flash is slower or faster than Standard"
+
+
+def _any_active(attribution: Attribution) -> bool:
+    return any(share.active for share in attribution.shares)
 
 
 def decimals(attribution: Attribution) -> int:
@@ -85,7 +98,7 @@ def _causes(attribution: Attribution) -> str:
     """The two largest switches in the direction of the verdict, then those that pull the other way."""
     active = [share for share in by_share(attribution.shares) if share.active]
     if not active:
-        return "No switch changes anything that runs here."
+        return SAME_PROGRAM
     slows = [share for share in active if effect(share.share) == SLOWS]
     helps = [share for share in reversed(active) if effect(share.share) == HELPS]
     verdict = effect(attribution.total)
