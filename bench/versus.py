@@ -1,7 +1,9 @@
 """Times our kernel against somebody else's, in pairs, and prints one line per pair. A benchmark, not a test.
 
 Each round runs both, in an order drawn at random, then both in the opposite order (ABBA): a drift of the clock or of
-the load cancels in every round. The ratio is the median over rounds; the times shown are medians as well.
+the load cancels in every round. The ratio is the median over rounds; the times shown are medians as well. Time is
+what the calling thread spent on a core, so that another process on the same core counts for neither side; calls that
+work on threads of their own cannot be compared like this.
 """
 
 from __future__ import annotations
@@ -80,6 +82,13 @@ def print_row(row: Row) -> None:
     target = "" if row.target is None else f"{row.target:.2f}"
     times = f"{row.ours_s * 1e6:9.1f} us {row.theirs_s * 1e6:9.1f} us"
     print(f"{row.name:44} {times} {row.ratio:7.2f} {target:>7} {row.verdict}".rstrip(), flush=True)
+
+
+def print_alone(name: str, call: Call, n_bytes: int, rounds: int = 15) -> None:
+    """The median time of something that has nothing to be compared with, and the bytes it moves per second."""
+    repeats = _repeats(call, 0.003)
+    seconds = statistics.median(_seconds(call, repeats) for _ in range(rounds))
+    print(f"{name:44} {seconds * 1e6:9.1f} us {n_bytes / seconds / 1e9:9.1f} GB/s", flush=True)
 
 
 def print_skipped(name: str, reason: str) -> None:

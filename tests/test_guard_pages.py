@@ -20,8 +20,8 @@ from flashperf.dtypes import NUMPY_TYPES
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
-#: Values of the dimensions, by turns: ones, less than a vector, one beside a vector, more than a tile.
-SIZES = ((1,), (2, 3, 5, 7), (17, 9, 33, 15), (66, 50, 18, 34))
+#: Values of the dimensions, by turns: ones, less than a vector, one beside a vector, more than a tile, whole AMX tiles.
+SIZES = ((1,), (2, 3, 5, 7), (17, 9, 33, 15), (66, 50, 18, 34), (32, 37, 64, 45))
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -1,9 +1,9 @@
 // How a CPU kernel is published: one line, FP_KERNEL(function, signature), and Python can prepare it.
 //
-// Each file in this folder is compiled once for every instruction-set level (setup.py), into one shared library
-// per level, so `#if defined(__AVX512F__)` and the like choose the code. A kernel is a plain function:
-// pointers first, in the order of the signature, then dimensions (int64_t) and scalars (float) in the order
-// given after the semicolon.
+// Each file in this folder is compiled once for every instruction-set level (setup.py), into one shared
+// library per level, so `#if defined(__AVX512F__)` and the like choose the code. A kernel is a plain
+// function: pointers first, in the order of the signature, then dimensions (int64_t) and scalars (float) in
+// the order given after the semicolon.
 //
 //   void rmsnorm(const float* x, const float* weight, float* y, int64_t rows, int64_t cols, float eps);
 //   FP_KERNEL(rmsnorm, "x[rows,cols] weight[cols] -> y[rows,cols]; rows cols eps")

@@ -1,13 +1,13 @@
 // tiling: the same product with three tiles.
 //
-// naive      a dot product per output: every element of w is read from where the stride of its column puts
-// it. bad_tile   16 x 16 outputs, 16 steps of k at a time: the tile of the CUDA C++ Programming Guide's
-// example of a
-//            product in shared memory (BLOCK_SIZE 16), and the smallest that Triton's dot takes; what a
-//            kernel has that nobody tuned. On a CPU its faults are that a load of w serves one vector of
-//            outputs, that each sum is a chain of dependent multiply-adds, and that sums go through memory
-//            every 16 steps.
-// blocked    a tile as large as the registers allow, and operands brought into the order in which it reads
+// naive: a dot product per output. Every element of w is read from where the stride of its column puts it.
+//
+// bad_tile: 16 x 16 outputs, 16 steps of k at a time. The tile of the CUDA C++ Programming Guide's example
+// of a product in shared memory (BLOCK_SIZE 16), and the smallest that Triton's dot takes: what a kernel has
+// that nobody tuned. On a CPU its faults are that a load of w serves one vector of outputs, that each sum is
+// a chain of dependent multiply-adds, and that sums go through memory every 16 steps.
+//
+// blocked: a tile as large as the registers allow, and operands brought into the order in which it reads
 // them.
 #include "gemm_float.h"
 #include "gemm_i8.h"

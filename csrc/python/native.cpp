@@ -128,7 +128,8 @@ bool request_amx() {
 
 PYBIND11_MODULE(_native, m) {
   m.doc() = "Kernel libraries, bound calls and sequences of them.";
-  m.def("request_amx", &request_amx, "Ask the kernel for the AMX tile registers; False where there are none.");
+  m.def("request_amx", &request_amx,
+        "Ask the kernel for the AMX tile registers; False where there are none.");
   py::class_<Call, std::shared_ptr<Call>>(m, "Call")
       .def("__call__", &Call::operator())
       .def_readonly("name", &Call::name)
