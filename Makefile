@@ -23,7 +23,7 @@ $(STAMPS)/venv:
 $(STAMPS)/core: $(STAMPS)/venv constraints.txt pyproject.toml
 	@tools/pip_install.sh $(BIN)/python -c constraints.txt setuptools pybind11 wheel
 	@FLASHPERF_LEVELS=native tools/pip_install.sh $(BIN)/python -c constraints.txt --no-build-isolation -e .
-	@touch $@
+	@touch $@ && touch $(STAMPS)/build
 
 # Kernels for this CPU, again when a source changed; objects that did not change are kept.
 $(STAMPS)/build: $(STAMPS)/core setup.py $(SOURCES)

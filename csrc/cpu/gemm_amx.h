@@ -1,25 +1,25 @@
 // Products on the AMX tile registers: eight tiles of 16 rows by 64 bytes, and an instruction that multiplies
 // two of them into a third, 16 x 16 outputs with a depth of 32 bf16 or 64 int8 (a chunk).
 //
-// 32 rows by 32 columns of output take four tiles; the two tiles of each operand are used twice, which halves
-// the loads, and the four independent accumulators cover the 52 cycles that a multiplication takes from start
-// to end.
+// 32 rows by 32 columns of output take four tiles. The two tiles of each operand are used twice, which halves
+// the loads, and four independent sums cover the latency of a multiplication: 52 cycles, of which 16 are its
+// own (Intel's optimization manual, chapter on AMX).
 #pragma once
 
 #include "gemm_source.h"
 
 namespace flashperf::gemm::amx {
 
-constexpr int64_t kFewRows =
-    1;  // with a single row, tiles are all but empty and vector instructions are faster
+// With a single row, tiles are all but empty, and vector instructions are faster.
+constexpr int64_t kFewRows = 1;
 constexpr int64_t kChunkBytes = 16 * 128;  // of a panel: 64 bytes of k in each of 32 columns
 
 // Chunks of k that are gone through for all panels before the next, so that the rows in use stay in L1 (32
 // rows of 512 bytes): a tile load from L2 takes longer than the multiplication that waits for it.
 constexpr int64_t kChunksAtOnce = 8;
 
-struct Session {  // the tile registers, configured and, in the end, given back to the operating system as
-                  // unused
+// The tile registers, configured and, in the end, marked as unused, so that a task switch need not save them.
+struct Session {
   Session() {
     struct alignas(64) Config {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -32,68 +32,36 @@ struct Session {  // the tile registers, configured and, in the end, given back 
   ~Session() { _tile_release(); }
 };
 
-// The compiler's tile intrinsics do not say that they touch memory (GCC before 13).
+// GCC 12's tile intrinsics are assembly that does not say that it touches memory.
 inline void memory_barrier() { asm volatile("" ::: "memory"); }
 
-// Where the tiles of 32 (or 16) rows of the left operand are, chunk by chunk.
+// Where the tiles of 16 or 32 rows of the left operand are.
 struct LeftTiles {
-  const uint8_t* body;  // row-major, `stride` bytes from row to row
-  int64_t stride;
-  const uint8_t* tail;  // the last chunk: in the body, or a copy that is padded with zeros to 64 bytes
-  int64_t tail_stride;
+  const uint8_t* data;
+  int64_t stride;  // bytes from row to row
 };
 
-// The left operand is read where it is, except for what a whole tile would read too much of: the end of rows
-// that are not a multiple of 64 bytes, and a last block that is not of 16 or 32 rows. Those are copied, with
-// zeros around.
-class Left {
- public:
-  template <class T>
-  Left(const T* x, int64_t m, int64_t k)
-      : x_(reinterpret_cast<const uint8_t*>(x)),
-        row_bytes_(k * static_cast<int64_t>(sizeof(T))),
-        whole_(m % 16 ? m / 32 * 32 : m) {
-    if (row_bytes_ % 64) copy_tails();
-    if (whole_ < m) copy_last_rows(m - whole_);
+// Up to `height` rows from `row` on. They are read where they are unless they must be copied, with zeros for
+// what does not exist: rows that end inside a chunk (of which every tile row would also cross a cache line),
+// a last block of fewer rows, and rows at a distance of a multiple of 2 KiB, of which L1 can hold only 24.
+// Copies lie an odd number of cache lines apart.
+template <class T>
+LeftTiles left_tiles(const T* x, int64_t m, int64_t k, int64_t row, int64_t height) {
+  const int64_t row_bytes = k * static_cast<int64_t>(sizeof(T)), rows = std::min(height, m - row);
+  const uint8_t* from = reinterpret_cast<const uint8_t*>(x + row * k);
+  if (rows % 16 == 0 && row_bytes % 64 == 0 && row_bytes % 2048 != 0) return {from, row_bytes};
+  const int64_t padded = rows > 16 ? 32 : 16, whole = row_bytes / 64 * 64;
+  const int64_t stride = (ceil_div(row_bytes, 64) | 1) * 64;
+  uint8_t* copy = scratch<Buffer::kLeft, uint8_t>(padded * stride);
+  const __mmask64 end = (1ull << (row_bytes - whole)) - 1;
+  for (int64_t r = 0; r < rows; ++r, from += row_bytes) {
+    uint8_t* to = copy + r * stride;
+    for (int64_t at = 0; at < whole; at += 64) _mm512_store_si512(to + at, _mm512_loadu_si512(from + at));
+    if (end) _mm512_store_si512(to + whole, _mm512_maskz_loadu_epi8(end, from + whole));
   }
-
-  int64_t chunks() const { return ceil_div(row_bytes_, 64); }
-
-  LeftTiles at(int64_t row) const {
-    const int64_t end = (chunks() - 1) * 64, length = chunks() * 64;
-    if (row >= whole_) {
-      const uint8_t* body = last_rows_ + (row - whole_) * length;
-      return {body, length, body + end, length};
-    }
-    const uint8_t* body = x_ + row * row_bytes_;
-    if (tails_) return {body, row_bytes_, tails_ + row * 64, 64};
-    return {body, row_bytes_, body + end, row_bytes_};
-  }
-
- private:
-  void copy_tails() {
-    const int64_t bytes = row_bytes_ % 64;
-    tails_ = scratch<Buffer::kLeft, uint8_t>(whole_ * 64);
-    for (int64_t row = 0; row < whole_; ++row) {
-      const uint8_t* from = x_ + (row + 1) * row_bytes_ - bytes;
-      _mm512_store_si512(tails_ + row * 64, _mm512_maskz_loadu_epi8((1ull << bytes) - 1, from));
-    }
-  }
-  void copy_last_rows(int64_t rows) {
-    const int64_t height = rows > 16 ? 32 : 16, length = chunks() * 64;
-    last_rows_ = scratch<Buffer::kRow, uint8_t>(height * length);
-    std::memset(last_rows_, 0, static_cast<size_t>(height * length));
-    for (int64_t row = 0; row < rows; ++row) {
-      const uint8_t* from = x_ + (whole_ + row) * row_bytes_;
-      std::memcpy(last_rows_ + row * length, from, static_cast<size_t>(row_bytes_));
-    }
-  }
-
-  const uint8_t* x_;
-  int64_t row_bytes_, whole_;
-  uint8_t* tails_ = nullptr;
-  uint8_t* last_rows_ = nullptr;
-};
+  std::memset(copy + rows * stride, 0, static_cast<size_t>((padded - rows) * stride));
+  return {copy, stride};
+}
 
 struct RightTiles {
   const uint8_t* body;  // rows of 128 bytes: one group of k of a panel
@@ -120,8 +88,8 @@ struct Stretch {
 template <class Step>
 void for_chunks(const LeftTiles& a, const RightTiles& first, const RightTiles& second, Stretch k, Step step) {
   for (int64_t s = k.start; s < std::min(k.end, k.chunks - 1); ++s)
-    step(a.body + s * 64, a.stride, first.body + s * kChunkBytes, second.body + s * kChunkBytes);
-  if (k.end == k.chunks) step(a.tail, a.tail_stride, first.tail, second.tail);
+    step(a.data + s * 64, a.stride, first.body + s * kChunkBytes, second.body + s * kChunkBytes);
+  if (k.end == k.chunks) step(a.data + (k.chunks - 1) * 64, a.stride, first.tail, second.tail);
 }
 
 #define FP_TILE_MULTIPLY(acc, a, b)                                 \
@@ -221,14 +189,14 @@ template <class T, class E>
 void multiply(const T* x, int64_t m, int64_t k, int64_t n, const Source<T>& w, const Source<T>& w2,
               const E& epilogue) {
   static_assert(W == 16, "a row of an output tile is one vector");
-  const Left a(x, m, k);
-  const int64_t panels = ceil_div(n, kPanel), chunks = a.chunks();
+  const int64_t panels = ceil_div(n, kPanel), chunks = ceil_div(k * static_cast<int64_t>(sizeof(T)), 64);
   const int64_t at_once = panels_at_once<T>(panel_elements<T>(k));
   const int64_t at_a_time = m > 32 ? kChunksAtOnce : chunks;  // one block of rows meets each panel once
   uint8_t* kept = scratch<Buffer::kSums, uint8_t>(std::min(at_once, panels) * 2 * 32 * 128);
   const Session session;
   for (int64_t p0 = 0; p0 < panels; p0 += at_once) {
     for (int64_t row = 0; row < m; row += 32) {
+      const LeftTiles a = left_tiles(x, m, k, row, 32);
       for (int64_t start = 0; start < chunks; start += at_a_time) {
         const Stretch stretch{start, std::min(chunks, start + at_a_time), chunks};
         uint8_t* sums = kept;
@@ -239,8 +207,8 @@ void multiply(const T* x, int64_t m, int64_t k, int64_t n, const Source<T>& w, c
           RightTiles second = first.plus(64);
           if constexpr (E::kGated)
             second = right_tiles<Buffer::kEdge2>(w2.template panel<Buffer::kRight2>(p, is_new).data, k);
-          sums = multiply_panel<T>(a.at(row), row, std::min<int64_t>(32, m - row), first, second, stretch,
-                                   p * kPanel, n, sums, epilogue);
+          sums = multiply_panel<T>(a, row, std::min<int64_t>(32, m - row), first, second, stretch, p * kPanel,
+                                   n, sums, epilogue);
         }
       }
     }

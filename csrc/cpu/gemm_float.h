@@ -1,5 +1,4 @@
-// Products of f32, bf16 and f16, accumulated in f32: multiply-add policies, epilogues, and the choice among
-// them.
+// Products of f32, bf16 and f16, accumulated in f32: policies, epilogues, and the choice among them.
 #pragma once
 
 #include "gemm.h"

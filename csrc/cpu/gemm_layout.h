@@ -1,5 +1,4 @@
-// How matrices lie in memory for the products: packing, and where a product finds the panels of its right
-// operand.
+// How matrices lie in memory for the products: panels, packing, buffers.
 //
 // 32 columns of a row-major matrix become one contiguous panel, read from front to back. Elements narrower
 // than 32 bits that are multiplied in pairs or quads lie side by side, column by column: the order in which
@@ -61,19 +60,19 @@ class GrowingBuffer {
 
  private:
   void grow(size_t bytes) {
-    const size_t page = bytes < kHugePage ? 64 : kHugePage;
+    const size_t page = bytes < kWorthHugePages ? 64 : kHugePage;
     bytes = (bytes + page - 1) / page * page;
     std::free(data_);
     bytes_ = 0;
     data_ = std::aligned_alloc(page, bytes);
     if (!data_) throw std::bad_alloc();
-#if defined(__linux__)  // a panel of 32 columns is spread over many small pages, more than the TLB holds
+#if defined(__linux__)  // in pages of 4 KiB, the panels in use are more than the first-level TLB holds
     if (page == kHugePage) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
     bytes_ = bytes;
   }
 
-  static constexpr size_t kHugePage = 2 << 20;
+  static constexpr size_t kHugePage = 2 << 20, kWorthHugePages = kHugePage / 8;
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -1,5 +1,4 @@
-// overfusion: a SwiGLU MLP, y = (silu(x @ gate) * (x @ up)) @ down, fused by the right amount and by too
-// much.
+// overfusion: a SwiGLU MLP, y = (silu(x @ gate) * (x @ up)) @ down, fused as far as it pays and further.
 //
 // Fusing the activation into the two products is free: the tile that holds both finishes in registers, and
 // three passes over the hidden activations disappear. Fusing the third product too (fully fused MLPs, as

@@ -109,16 +109,17 @@ void multiply_untuned_amx(const T* x, int64_t m, int64_t k, int64_t n, const Sou
                           const E& epilogue) {
   using V = typename gemm::amx::Lanes<T>::V;
   alignas(64) uint8_t c[16 * 128];
-  const gemm::amx::Left a(x, m, k);
+  const int64_t chunks = gemm::ceil_div(k * static_cast<int64_t>(sizeof(T)), 64);
   const gemm::amx::Session session;
   for (int64_t row0 = 0; row0 < m; row0 += 16) {
+    const auto a = gemm::amx::left_tiles(x, m, k, row0, 16);
     for (int64_t col = 0; col < n; col += gemm::kPanel) {
       const auto panel = w.template panel<gemm::Buffer::kRight>(col / gemm::kPanel, row0 == 0);
       const auto tiles = gemm::amx::right_tiles<gemm::Buffer::kEdge>(panel.data, k);
       std::memset(c, 0, sizeof c);
       gemm::amx::memory_barrier();
-      untuned_tile<T>(a.at(row0), tiles, a.chunks(), c);
-      untuned_tile<T>(a.at(row0), tiles.plus(64), a.chunks(), c + 64);
+      untuned_tile<T>(a, tiles, chunks, c);
+      untuned_tile<T>(a, tiles.plus(64), chunks, c + 64);
       for (int64_t r = 0; r < std::min<int64_t>(16, m - row0); ++r)
         epilogue(row0 + r, col, *reinterpret_cast<V*>(c + r * 128), *reinterpret_cast<V*>(c + r * 128 + 64));
     }
