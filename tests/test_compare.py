@@ -139,6 +139,8 @@ SCRIPT = """
 import numpy as np
 import flashperf
 
+pytestmark = pytest.mark.slow  # starts eight processes many times
+
 def plain(x):
     return np.exp(x) / np.exp(x).sum()
 

@@ -18,6 +18,8 @@ import pytest
 from flashperf import native
 from flashperf.dtypes import NUMPY_TYPES
 
+pytestmark = pytest.mark.slow  # every kernel of every level, a process each
+
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
 #: Values of the dimensions, by turns: ones, less than a vector, one beside a vector, more than a tile, whole AMX tiles.
