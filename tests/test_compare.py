@@ -26,6 +26,8 @@ from flashperf.roofline import Roof
 from flashperf.timers import ScriptedClock
 from flashperf.workers import Worker
 
+pytestmark = pytest.mark.slow  # starts eight processes many times
+
 
 def test_the_module_is_called_like_its_function() -> None:
     assert flashperf.compare is compare_module
@@ -138,8 +140,6 @@ def test_costs_give_rates_and_a_place_under_the_roof() -> None:
 SCRIPT = """
 import numpy as np
 import flashperf
-
-pytestmark = pytest.mark.slow  # starts eight processes many times
 
 def plain(x):
     return np.exp(x) / np.exp(x).sum()
