@@ -152,7 +152,7 @@ void multiply(const typename P::A* a, int64_t a_row, int64_t m, int64_t steps, i
   using B = typename P::B;
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, P::kRows);
   const bool is_whole = stretch >= steps;
-  const int64_t at_once = is_whole ? panels_at_once<B>(steps * P::kDepth * kPanel) : panels;
+  const int64_t at_once = is_whole ? panels_at_once<B>(n, steps * P::kDepth * kPanel) : panels;
   const int64_t row_bytes = a_row * static_cast<int64_t>(sizeof(typename P::A));
   const int64_t group = std::max<int64_t>(2, kLeftBytes / (row_bytes * P::kRows));
   const int64_t panel_sums = kPanel * (E::kGated ? 2 : 1);

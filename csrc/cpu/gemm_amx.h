@@ -190,7 +190,7 @@ void multiply(const T* x, int64_t m, int64_t k, int64_t n, const Source<T>& w, c
               const E& epilogue) {
   static_assert(W == 16, "a row of an output tile is one vector");
   const int64_t panels = ceil_div(n, kPanel), chunks = ceil_div(k * static_cast<int64_t>(sizeof(T)), 64);
-  const int64_t at_once = panels_at_once<T>(panel_elements<T>(k));
+  const int64_t at_once = panels_at_once<T>(n, panel_elements<T>(k));
   const int64_t at_a_time = m > 32 ? kChunksAtOnce : chunks;  // one block of rows meets each panel once
   uint8_t* kept = scratch<Buffer::kSums, uint8_t>(std::min(at_once, panels) * 2 * 32 * 128);
   const Session session;

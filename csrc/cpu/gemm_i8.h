@@ -129,35 +129,37 @@ const typename P::A* left_quads(const int8_t* q, int64_t m, int64_t k) {
   return out;
 }
 
-inline vi load_some(const int32_t* p, int64_t n) {
-  if (n >= W) return *reinterpret_cast<const vi*>(p);
-  vi x = {};
-  for (int64_t i = 0; i < n; ++i) x[i] = p[i];
-  return x;
-}
+// The first min(n, W) numbers; a part of a vector is moved as the floats that have the same bits.
 inline vf load_some(const float* p, int64_t n) { return n >= W ? simd::load(p) : simd::load_part(p, n); }
+inline vi load_some(const int32_t* p, int64_t n) {
+  return n >= W ? lanes_of(p) : (vi)simd::load_part(reinterpret_cast<const float*>(p), n);
+}
 inline void store_some(int32_t* p, vi x, int64_t n) {
   if (n >= W) *reinterpret_cast<vi*>(p) = x;
-  else
-    for (int64_t i = 0; i < n; ++i) p[i] = x[i];
+  else simd::store_part(reinterpret_cast<float*>(p), (vf)x, n);
 }
 
-// Takes 128 times the column sums off before the actual epilogue.
+// Adds what was left out to the sums before the actual epilogue: one number per column, to whole panels.
 template <class E>
-struct WithoutOffset {
+struct WithOffset {
   static constexpr bool kGated = E::kGated;
   E inner;
-  const int32_t* sums;
-  const int32_t* sums2;
-  int64_t n;
+  const int32_t* offsets;
+  const int32_t* offsets2;
   void operator()(int64_t row, int64_t col, vi lo, vi hi) const {
-    const int64_t left = n - col;
-    lo -= load_some(sums + col, left) * 128;
-    if constexpr (kGated) hi -= load_some(sums2 + col, left) * 128;
-    else if (left > W) hi -= load_some(sums + col + W, left - W) * 128;
+    lo += lanes_of(offsets + col);
+    hi += lanes_of(kGated ? offsets2 + col : offsets + col + W);
     inner(row, col, lo, hi);
   }
 };
+
+// -128 times the column sums, up to the end of the last panel.
+template <Buffer Use>
+const int32_t* offsets_of(const int32_t* sums, int64_t n) {
+  int32_t* out = scratch<Use, int32_t>(ceil_div(n, kPanel) * kPanel);
+  for (int64_t i = 0; i < n; ++i) out[i] = -128 * sums[i];
+  return out;
+}
 
 struct StoreInt {
   static constexpr bool kGated = false;
@@ -221,8 +223,10 @@ void product_i8(const int8_t* q, int64_t m, int64_t k, int64_t n, PackedI8 w, Pa
   const int64_t quads = ceil_div(k, 4);
   const auto* a = left_quads<Quads>(q, m, k);
   if constexpr (Quads::kOffset) {
-    const WithoutOffset<E> without{epilogue, w.sums, w2.sums, n};
-    multiply<Quads>(a, quads * 4, m, quads, n, first, second, without);
+    const int32_t* offsets = offsets_of<Buffer::kEdge>(w.sums, n);
+    const int32_t* offsets2 = E::kGated ? offsets_of<Buffer::kEdge2>(w2.sums, n) : nullptr;
+    const WithOffset<E> corrected{epilogue, offsets, offsets2};
+    multiply<Quads>(a, quads * 4, m, quads, n, first, second, corrected);
   } else {
     multiply<Quads>(a, quads * 4, m, quads, n, first, second, epilogue);
   }

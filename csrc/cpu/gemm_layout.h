@@ -41,9 +41,16 @@ constexpr int64_t panel_elements(int64_t k) {
   return ceil_div(k, kGroup<T>) * kGroup<T> * kPanel;
 }
 
-// How much of the right operand stays in L2 (1 or 2 MiB) while the rows of the left operand pass by, and how
-// much of the left operand, while the columns of the first pass by.
-constexpr int64_t kRightBytes = 768 << 10, kLeftBytes = 128 << 10;
+// How much of the right operand stays in L2 while the rows of the left operand pass by, and how much of the
+// left operand, while the columns of the first pass by. Servers have 1 MiB of L2 or more, those with AMX 2.
+#if defined(__AMX_TILE__)
+template <class B>
+constexpr int64_t kRightBytes = (std::is_same_v<B, float> ? 768 : 1024) << 10;
+#else
+template <class B>
+constexpr int64_t kRightBytes = 768 << 10;
+#endif
+constexpr int64_t kLeftBytes = 128 << 10;
 
 // A buffer that only grows, one per thread and use: page faults on every call would be most of a small
 // product.
@@ -129,24 +136,21 @@ void zip_rows(const T* rows, int64_t n, T* out) {
   }
 }
 
-// The same for any G, zeros beyond `depth` rows and `cols` columns, converted to To.
+// 32 columns of G rows side by side, converted to To.
 template <int64_t G, class From, class To>
-void interleave_rows(const From* rows, int64_t n, int64_t depth, int64_t cols, To* out) {
-  if (depth == G && cols >= kPanel) {
-    if constexpr (G == 1) {
-      for (int64_t j = 0; j < kPanel; j += W) copy_vector(rows + j, out + j);
-    } else {
-      zip_rows(rows, n, out);
-    }
-    return;
-  }
-  for (int64_t j = 0; j < kPanel; ++j) {
-    for (int64_t g = 0; g < G; ++g) {
-      const bool exists = g < depth && j < cols;
-      if constexpr (std::is_same_v<From, To>) out[j * G + g] = exists ? rows[g * n + j] : To{};
-      else out[j * G + g] = exists ? simd::from_float<To>(simd::to_float(rows[g * n + j])) : To{};
-    }
-  }
+void interleave_rows(const From* rows, int64_t n, To* out) {
+  if constexpr (G > 1) zip_rows(rows, n, out);
+  else
+    for (int64_t j = 0; j < kPanel; j += W) copy_vector(rows + j, out + j);
+}
+
+// The same where only `depth` rows and `cols` columns exist; the rest is zeros.
+template <int64_t G, class From, class To>
+__attribute__((noinline)) void interleave_edge(const From* rows, int64_t n, int64_t depth, int64_t cols,
+                                               To* out) {
+  From block[G * kPanel] = {};
+  for (int64_t g = 0; g < depth; ++g) std::copy_n(rows + g * n, std::min(cols, kPanel), block + g * kPanel);
+  interleave_rows<G>(block, kPanel, out);
 }
 
 // `count` panels from panel p on of the row-major w[k, n], in groups of G. Rows are read in stretches, across
@@ -159,9 +163,13 @@ void pack_panels(const From* w, int64_t k, int64_t n, int64_t p, int64_t count, 
     const int64_t end = std::min(k, start + kStretch);
     for (int64_t q = 0; q < count; ++q) {
       const int64_t col = (p + q) * kPanel;
-      for (int64_t row = start; row < end; row += G)
-        interleave_rows<G>(w + row * n + col, n, std::min(G, k - row), n - col,
-                           out + q * elements + row * kPanel);
+      const bool is_edge = n - col < kPanel;
+      for (int64_t row = start; row < end; row += G) {
+        const From* from = w + row * n + col;
+        To* to = out + q * elements + row * kPanel;
+        if (is_edge || k - row < G) interleave_edge<G>(from, n, std::min(G, k - row), n - col, to);
+        else interleave_rows<G>(from, n, to);
+      }
     }
   }
 }

@@ -31,10 +31,11 @@ struct Source {
   }
 };
 
-// How many panels stay in L2 while the rows of the left operand pass by.
+// How many panels stay in L2 while the rows of the left operand pass by; as many each time.
 template <class B>
-int64_t panels_at_once(int64_t made_elements) {
-  return std::max<int64_t>(1, kRightBytes / (made_elements * static_cast<int64_t>(sizeof(B))));
+int64_t panels_at_once(int64_t n, int64_t elements) {
+  const int64_t panels = ceil_div(n, kPanel), bytes = elements * static_cast<int64_t>(sizeof(B));
+  return ceil_div(panels, std::min(panels, ceil_div(panels * bytes, kRightBytes<B>)));
 }
 
 // Packed panels, read as they are.
@@ -50,7 +51,7 @@ Source<float> widened_source(const T* packed, int64_t k, int64_t n) {
     widen_panels(static_cast<const T*>(panels), depth, p, count, out);
   };
   const int64_t elements = panel_elements<T>(k);
-  return {packed, k, n, 0, 0, 0, make, elements, kPanel, panels_at_once<float>(elements)};
+  return {packed, k, n, 0, 0, 0, make, elements, kPanel, panels_at_once<float>(n, elements)};
 }
 
 // Panels of groups of G, made from rows: as many as fit into L2 or, if each is used only `once`, as many as
@@ -61,7 +62,7 @@ Source<To> panels_of_rows(const From* w, int64_t k, int64_t n, bool once = false
     pack_panels<G>(static_cast<const From*>(rows), depth, cols, p, count, out);
   };
   const int64_t elements = ceil_div(k, G) * G * kPanel;
-  const int64_t together = once ? 4 / static_cast<int64_t>(sizeof(From)) : panels_at_once<To>(elements);
+  const int64_t together = once ? 4 / static_cast<int64_t>(sizeof(From)) : panels_at_once<To>(n, elements);
   return {w, k, n, 0, 0, 0, make, elements, kPanel * G, together};
 }
 

@@ -167,14 +167,19 @@ inline vf load_part(const T* p, int64_t n, float fill = 0.0f) {
 template <class T>
 inline void store_part(T* p, vf x, int64_t n) {
 #if defined(__AVX512F__)
+  const __mmask16 lanes = static_cast<__mmask16>((1u << n) - 1);
   if constexpr (std::is_same_v<T, float>) {
-    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), (__m512)x);
-    return;
+    _mm512_mask_storeu_ps(p, lanes, (__m512)x);
+  } else {
+    __m256i halves;
+    store(reinterpret_cast<T*>(&halves), x);
+    _mm256_mask_storeu_epi16(p, lanes, halves);
   }
-#endif
+#else
   T buffer[kWidth];
   store(buffer, x);
   std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(T));
+#endif
 }
 
 // max(a, b) as the instruction defines it: b where either is NaN.

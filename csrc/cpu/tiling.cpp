@@ -193,8 +193,9 @@ void bad_tile_i8(const int8_t* q, const int8_t* w, int32_t* acc, int64_t m, int6
   using P = gemm::DotQuads;
   int32_t* sums = gemm::scratch<gemm::Buffer::kHidden, int32_t>(n);
   gemm::sum_columns(w, k, n, sums);
-  const gemm::WithoutOffset<gemm::StoreInt> without{epilogue, sums, nullptr, n};
-  multiply_untuned<P>(gemm::left_quads<P>(q, m, k), groups * 4, m, groups, n, quads, without);
+  const auto* offsets = gemm::offsets_of<gemm::Buffer::kEdge>(sums, n);
+  const gemm::WithOffset<gemm::StoreInt> corrected{epilogue, offsets, nullptr};
+  multiply_untuned<P>(gemm::left_quads<P>(q, m, k), groups * 4, m, groups, n, quads, corrected);
 #else
   using P = gemm::SignedQuads;
   multiply_untuned<P>(gemm::left_quads<P>(q, m, k), groups * 4, m, groups, n, quads, epilogue);
