@@ -14,19 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from flashperf.pipeline.engine import Engine
 from flashperf.pipeline.program import Program
 
 
-def rebuild_mask(program: Program, window: int) -> Callable[[], None]:
+def rebuild_mask(engine: Engine, program: Program, window: int) -> Callable[[], None]:
     """The host work of ``preprocessing=rebuilt``: positions to an additive mask, written into the step's buffer.
 
     Boolean causal mask over the padded width, window, conversion to float, expansion and copy: the steps of
     transformers' ``_prepare_4d_causal_attention_mask`` and of its sliding-window twin, in NumPy.
     """
-    mask, position, extent = program.mask, program.inputs.position, program.inputs.extent
+    mask, position = engine.host(program.mask), program.inputs.host_position
 
     def rebuild() -> None:
-        width = int(extent[0])
+        width = program.inputs.width
         keys = np.arange(width)
         allowed = keys[None, :] <= position[:, None]
         if window:
@@ -34,6 +35,7 @@ def rebuild_mask(program: Program, window: int) -> Callable[[], None]:
         inverted = 1.0 - allowed.astype(np.float32)
         additive = np.where(inverted.astype(bool), np.float32(-np.inf), inverted)
         mask[:, :width] = additive
+        engine.upload(program.mask)
 
     return rebuild
 
@@ -45,8 +47,14 @@ class Checkpoint:
     rapid recovery of a process, not of a machine.
     """
 
-    def __init__(self, caches: Sequence[Any], every_n: int, folder: Path | None = None) -> None:
-        self.caches, self.every_n = tuple(caches), every_n
+    def __init__(
+        self,
+        caches: Sequence[Any],
+        every_n: int,
+        folder: Path | None = None,
+        read: Callable[[Any], np.ndarray] = np.array,
+    ) -> None:
+        self.caches, self.every_n, self._read = tuple(caches), every_n, read
         self.saves = 0
         self._parent = folder
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -63,7 +71,7 @@ class Checkpoint:
         if tokens_done % self.every_n:
             return
         used = int(position.max()) + 1
-        state = {f"cache{i}": cache[:, :, :used].copy() for i, cache in enumerate(self.caches)}
+        state = {f"cache{i}": self._read(cache[:, :, :used]) for i, cache in enumerate(self.caches)}
         partial = self.path.with_suffix(".part")
         with open(partial, "wb") as file:
             np.savez(file, position=position, **state)

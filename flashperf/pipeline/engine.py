@@ -1,7 +1,9 @@
 """What the pipeline asks of a backend, and the two that need no GPU: the CPU, and a recorder that runs nothing.
 
 The pipeline names kernels and hands over arrays; an engine binds them. Kernel names and signatures are the same
-for every engine, so a mixture is lowered the same way whether it is measured, counted or predicted.
+for every engine, so a mixture is lowered the same way whether it is measured, counted or predicted. Arrays have
+the same shapes on every engine too: what lies in a packed weight is the engine's own affair (its ``pack_*``
+kernels write it, its products read it). The GPU's engine is in ``cuda_engine``.
 """
 
 from __future__ import annotations
@@ -45,6 +47,18 @@ class Engine(Protocol):
     def sequence(self, calls: Sequence[PlannedCall]) -> Any:
         """A callable that replays the calls in order; ``timed()`` gives nanoseconds of each."""
 
+    def host(self, array: Any) -> np.ndarray:
+        """The NumPy array through which the host writes ``array``, always the same: on a CPU the array itself."""
+
+    def upload(self, array: Any) -> None:
+        """Bring what was written to ``host(array)`` into the array, in order with the calls around it."""
+
+    def read(self, array: Any) -> np.ndarray:
+        """A NumPy copy of an array or a slice of one, after all work that was asked for before."""
+
+    def wait(self) -> None:
+        """Return when all work that was asked for is done; at once on a CPU."""
+
 
 class CpuEngine:
     """NumPy arrays, native kernels, one thread."""
@@ -69,6 +83,18 @@ class CpuEngine:
     def sequence(self, calls: Sequence[PlannedCall]) -> native.Sequence:
         return native.Sequence([call.run for call in calls])  # type: ignore[misc]
 
+    def host(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def upload(self, array: np.ndarray) -> None:
+        """Nothing to do: the host writes the array itself."""
+
+    def read(self, array: np.ndarray) -> np.ndarray:
+        return np.array(array)
+
+    def wait(self) -> None:
+        """Nothing to do: calls return when they are done."""
+
 
 class RecordingEngine:
     """Runs nothing: arrays have shapes but no memory behind them, calls have keys. For counting and planning."""
@@ -85,6 +111,18 @@ class RecordingEngine:
 
     def sequence(self, calls: Sequence[PlannedCall]) -> Callable[[], None]:
         return _nothing
+
+    def host(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def upload(self, array: np.ndarray) -> None:
+        """Nothing to do."""
+
+    def read(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def wait(self) -> None:
+        """Nothing to do."""
 
 
 def _nothing() -> None:

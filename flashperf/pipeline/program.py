@@ -7,6 +7,7 @@ changes from step to step lives in small arrays that the calls point at, as a ca
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,19 +43,45 @@ class StepShape:
 
 
 class StepInputs:
-    """The small arrays that a step's calls point at: written before the step, never rebound."""
+    """The small arrays that a step's calls point at: written before the step, never rebound.
+
+    They are parts of one block of memory, so that a device gets them all in one copy.
+    """
 
     def __init__(self, engine: Engine, shape: StepShape) -> None:
-        self.tokens = engine.empty((shape.rows,), "i32")
-        self.slot = engine.empty((shape.rows,), "i32")
-        self.position = engine.empty((shape.rows,), "i32")
-        self.last = engine.empty((shape.outputs,), "i32")
-        self.extent = engine.empty((1,), "i32")
+        self._engine = engine
+        self._block = engine.empty((3 * shape.rows + shape.outputs + 1,), "i32")
+        host = engine.host(self._block)
+        ends = [0, shape.rows, 2 * shape.rows, 3 * shape.rows, 3 * shape.rows + shape.outputs, None]
+        parts = [slice(*pair) for pair in itertools.pairwise(ends)]
+        self.tokens, self.slot, self.position, self.last, self.extent = (self._block[part] for part in parts)
+        self._host = [host[part] for part in parts]
+
+    @property
+    def host_position(self) -> np.ndarray:
+        """The positions [rows] as the host has them."""
+        return self._host[2]
+
+    @property
+    def width(self) -> int:
+        """Positions that are in use: one more than the largest."""
+        return int(self._host[4][0])
 
     def fill(self, tokens: np.ndarray, slot: np.ndarray, position: np.ndarray, last: np.ndarray) -> None:
         """Set a step's tokens [rows], slots [rows], positions [rows] and the rows whose logits are wanted."""
-        self.tokens[...], self.slot[...], self.position[...], self.last[...] = tokens, slot, position, last
-        self.extent[0] = int(np.max(position)) + 1
+        for array, values in zip(
+            self._host, (tokens, slot, position, last, np.max(position) + 1), strict=True
+        ):
+            array[...] = values
+        self._engine.upload(self._block)
+
+    def advance(self, tokens: np.ndarray) -> None:
+        """The next step: tokens [rows], every row one position further."""
+        host_tokens, _, position, _, extent = self._host
+        host_tokens[...] = tokens
+        position += 1
+        extent += 1
+        self._engine.upload(self._block)
 
 
 @dataclass(frozen=True)

@@ -30,14 +30,14 @@ def held_out(
     logits, targets = [], []
     host = None
     if levels["preprocessing"] == "rebuilt":
-        host = rebuild_mask(program, 0 if levels["span"] == "full" else SPAN)
+        host = rebuild_mask(engine, program, 0 if levels["span"] == "full" else SPAN)
     count = max(1, min(n_bytes, len(text) - 1) // CONTEXT)
     for start in np.linspace(0, len(text) - CONTEXT - 1, count).astype(int):
         program.inputs.fill(text[start : start + CONTEXT], np.zeros(CONTEXT), rows, rows)
         if host is not None:
             host()
         program.replay()
-        logits.append(widen(np.array(program.logits), storage_of(levels)))
+        logits.append(widen(engine.read(program.logits), storage_of(levels)))
         targets.append(text[start + 1 : start + CONTEXT + 1])
     joined, wanted = np.concatenate(logits), np.concatenate(targets)
     return {"bits_per_byte": bits_per_byte(joined, wanted), "accuracy": accuracy(joined, wanted)}

@@ -55,6 +55,7 @@ class Task:
         levels: Levels,
     ) -> None:
         self.scenario, self.levels, self.config = scenario, dict(levels), config
+        self.engine = engine
         lengths = scenario.lengths
         tasks = len(lengths)
         ends = np.cumsum(lengths)
@@ -77,7 +78,7 @@ class Task:
             window = 0 if self.levels["span"] == "full" else self.scenario.window
             for step in (self.prefill, self.decode):
                 size = "x".join(map(str, step.program.mask.shape))
-                action = rebuild_mask(step.program, window)
+                action = rebuild_mask(self.engine, step.program, window)
                 step.before.append(HostAction(f"host_mask({size},window={window})", action))
         if self.levels["checkpoint"] == "none":
             return None
@@ -85,7 +86,7 @@ class Task:
         shape = (len(self.scenario.prompts), config.heads, self.scenario.capacity, config.head_dim)
         names = [f"{kind}_cache{layer}" for layer in range(config.layers) for kind in "kv"]
         caches = [buffers.get(name, shape, storage) for name in names]
-        return Checkpoint(caches, self.scenario.checkpoint_every)
+        return Checkpoint(caches, self.scenario.checkpoint_every, read=self.engine.read)
 
     def start(self) -> None:
         """Set the inputs of the prefill."""
@@ -110,7 +111,7 @@ class Task:
         self._step(self.prefill)
         first = time.perf_counter()
         if collect is not None:
-            collect.append(np.array(self.prefill.program.logits))
+            collect.append(self.engine.read(self.prefill.program.logits))
         self._decode(lambda: self._step(self.decode), collect)
         return RunTimes(first - begin, time.perf_counter() - begin)
 
@@ -136,19 +137,18 @@ class Task:
         inputs = self.decode.program.inputs
         for number, column in enumerate(self._columns):
             if number:
-                inputs.tokens[...] = column
-                inputs.position += 1
-                inputs.extent += 1
+                inputs.advance(column)
             step()
             if collect is not None:
-                collect.append(np.array(self.decode.program.logits))
+                collect.append(self.engine.read(self.decode.program.logits))
             if self.checkpoint is not None:
-                self.checkpoint.after_step(number + 1, inputs.position)
+                self.checkpoint.after_step(number + 1, inputs.host_position)
 
     def _step(self, step: _Step) -> None:
         for action in step.before:
             action.run()
         step.program.replay()
+        self.engine.wait()
 
     def actions(self) -> Iterator[tuple[str, Callable[[], None], int, bool]]:
         """(key, run, count per task run, whether it belongs to decoding) of every call, host work included."""
@@ -160,7 +160,7 @@ class Task:
         if self.checkpoint is not None:
             saves = self.scenario.steps // self.checkpoint.every_n
             shape = "x".join(map(str, self.checkpoint.caches[0].shape))
-            save, position = self.checkpoint, self.decode.program.inputs.position
+            save, position = self.checkpoint, self.decode.program.inputs.host_position
             key = f"host_checkpoint({len(save.caches)}x{shape})"
             yield key, lambda: save.after_step(save.every_n, position), saves, True
 
