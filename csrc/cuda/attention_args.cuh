@@ -14,6 +14,7 @@ struct Attention {
   const float* mask;  // null without one
   int m, heads, e, slots, t, window;
   float scale;
+  const int* extent = nullptr;  // keys that are there, of t; null: all
 
   struct Range {
     int slot, first, end;  // slot -1 and no keys if the query isn't valid
@@ -23,9 +24,10 @@ struct Attention {
     if (row >= m) return {-1, t, 0};
     const int s = slot[row], p = position[row];
     if (s < 0 || s >= slots || p < 0) return {-1, t, 0};
-    if (mask) return {s, 0, t};
+    if (mask) return {s, 0, length()};
     return {s, window > 0 ? max(0, p + 1 - window) : 0, min(p + 1, t)};
   }
+  DEVICE int length() const { return extent ? min(*extent, t) : t; }
   DEVICE size_t query_at(int row, int head) const { return (static_cast<size_t>(row) * heads + head) * e; }
   DEVICE size_t keys_at(int s, int head) const { return (static_cast<size_t>(s) * heads + head) * t * e; }
 };

@@ -61,10 +61,10 @@ DEVICE void write_scores(const Attention<T>& a, float* scores) {
   const int warp = threadIdx.x / 32, row = blockIdx.x * kRowWarps + warp, head = blockIdx.y;
   if (row >= a.m) return;  // the whole warp
   load_query(a, queries[warp], row, head);
-  const int slot = a.keys_of(row).slot;
+  const int slot = a.keys_of(row).slot, length = a.length();
   const T* keys = a.k + a.keys_at(max(slot, 0), head);
   float* out = scores + (static_cast<size_t>(head) * a.m + row) * a.t;
-  for (int key = threadIdx.x % 32; key < a.t; key += 32)
+  for (int key = threadIdx.x % 32; key < length; key += 32)
     out[key] = slot < 0 ? 0.0f : score_of(a, queries[warp], row, keys, key);
 }
 
@@ -74,19 +74,19 @@ DEVICE void mask_scores(float* scores, const float* mask, int m, int t) {
   if (key < t) scores[static_cast<size_t>(row) * t + key] += mask[static_cast<size_t>(row % m) * t + key];
 }
 
-/// Softmax of each row in place, a warp per row; a row of -infinity becomes zeros.
-DEVICE void softmax_rows(float* scores, int rows, int t) {
+/// Softmax of the first `length` of each row of t in place, a warp per row; a row of -infinity becomes zeros.
+DEVICE void softmax_rows(float* scores, int rows, int t, int length) {
   const int row = blockIdx.x * kRowWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   float* x = scores + static_cast<size_t>(row) * t;
   float peak = -INFINITY, total = 0.0f;
-  for (int i = lane; i < t; i += 32) peak = fmaxf(peak, x[i]);
+  for (int i = lane; i < length; i += 32) peak = fmaxf(peak, x[i]);
   peak = warp_max(peak);
   if (peak == -INFINITY) peak = 0.0f;
-  for (int i = lane; i < t; i += 32) total += __expf(x[i] - peak);
+  for (int i = lane; i < length; i += 32) total += __expf(x[i] - peak);
   total = warp_sum(total);
   const float factor = total > 0.0f ? 1.0f / total : 0.0f;
-  for (int i = lane; i < t; i += 32) x[i] = __expf(x[i] - peak) * factor;
+  for (int i = lane; i < length; i += 32) x[i] = __expf(x[i] - peak) * factor;
 }
 
 template <class T>
@@ -96,10 +96,11 @@ DEVICE void weigh_values(const Attention<T>& a, const float* weights, T* y) {
   const auto range = a.keys_of(row);
   const T* values = a.v + a.keys_at(max(range.slot, 0), head);
   const float* weight = weights + (static_cast<size_t>(head) * a.m + row) * a.t;
+  const int length = a.length();
   float sums[kMaxHeadSize / 32] = {};
-  for (int key = 0; key < a.t && range.slot >= 0; key += 32) {
-    const float mine = key + lane < a.t ? weight[key + lane] : 0.0f;
-    add_values(a, sums, mine, values + static_cast<size_t>(key) * a.e, min(32, a.t - key));
+  for (int key = 0; key < length && range.slot >= 0; key += 32) {
+    const float mine = key + lane < length ? weight[key + lane] : 0.0f;
+    add_values(a, sums, mine, values + static_cast<size_t>(key) * a.e, min(32, length - key));
   }
   store_row(a, y, row, head, sums, 1.0f);
 }

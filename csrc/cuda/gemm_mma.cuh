@@ -132,9 +132,9 @@ struct Int8 {
 };
 
 /// The block's part of A B with B given as N x K.
-template <bool aligned>
-DEVICE void product_int8(WarpSums<int>& sums, const Matrix<signed char, aligned>& a,
-                         const Matrix<signed char, aligned>& b_transposed, unsigned char* shared) {
+template <bool aligned, class B = Matrix<signed char, aligned>>
+DEVICE void product_int8(WarpSums<int>& sums, const Matrix<signed char, aligned>& a, const B& b_transposed,
+                         unsigned char* shared) {
   using F = Int8;
   const int row0 = blockIdx.y * kBlockRows, column0 = blockIdx.x * kBlockColumns;
   clear<int>(sums);

@@ -71,7 +71,7 @@ class Checkpoint:
         if tokens_done % self.every_n:
             return
         used = int(position.max()) + 1
-        state = {f"cache{i}": self._read(cache[:, :, :used]) for i, cache in enumerate(self.caches)}
+        state: dict[str, Any] = {f"cache{i}": self._read(cache[:, :, :used]) for i, cache in enumerate(self.caches)}
         partial = self.path.with_suffix(".part")
         with open(partial, "wb") as file:
             np.savez(file, position=position, **state)
