@@ -20,7 +20,14 @@ NUMPY_TYPES: dict[str, np.dtype] = {
 }
 
 #: Relative rounding error of one conversion to the type: half the distance from 1 to the next larger number.
-UNIT_ROUNDOFF: dict[str, float] = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+#: tf32 is what Tensor Cores read of an f32: it has no type of its own in memory.
+UNIT_ROUNDOFF: dict[str, float] = {
+    "f64": 2.0**-53,
+    "f32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "f16": 2.0**-11,
+    "bf16": 2.0**-8,
+}
 
 _POISON_BYTE = 0xFF  # NaN in every float type; -1 or 255 in the integers
 

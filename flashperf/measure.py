@@ -11,7 +11,6 @@ import threadpoolctl
 
 from flashperf.blocks import Block, BlockRunner, CacheSweep
 from flashperf.disturbance import Probe, SystemProbe
-from flashperf.dtypes import poison
 from flashperf.environment import last_level_cache_bytes
 from flashperf.problem import CaseError, Problem, UnavailableError, WrongResult, load_problem
 from flashperf.records import Arrays, Case, Check, Environment, Measurement, Mechanism
@@ -29,7 +28,6 @@ __all__ = [
 ]
 
 MOST_SAMPLES = 2000  # of a pair in its budget: samples get longer rather than more, and a record stays small
-_SECOND_POISON_BYTE = 0x5A  # far from -1: an integer output left unwritten can't pass under both
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,10 @@ def bind_case(mechanism: Mechanism, case: Case, clock: Clock = SYSTEM_CLOCK) -> 
     problem = load_problem(mechanism, case)
     call, inputs, outputs = problem.bind()
     first_call_s = time_calls(call, 1, clock).wall_s
-    problem.check(inputs, outputs)
-    for name, array in outputs.items():
-        if problem.specs[name].dtype.startswith(("i", "u")):
-            array.view(np.uint8)[...] = _SECOND_POISON_BYTE
-        else:
-            poison(array)
+    problem.check(call, inputs, outputs)
+    problem.poison(call, outputs, again=True)
     call()
-    return Bound(problem, call, inputs, outputs, problem.check(inputs, outputs), first_call_s)
+    return Bound(problem, call, inputs, outputs, problem.check(call, inputs, outputs), first_call_s)
 
 
 @contextmanager
@@ -81,12 +75,11 @@ class _FreshCall:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.last: tuple[Arrays, Arrays] | None = None
+        self.last: tuple[Callable[[], None], Arrays, Arrays] | None = None
 
     def __call__(self) -> Callable[[], None]:
-        call, *buffers = self.problem.bind()
-        self.last = (buffers[0], buffers[1])
-        return call
+        self.last = self.problem.bind()
+        return self.last[0]
 
     def check_last(self) -> None:
         if self.last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +34,23 @@ class WrongResult(UserError):  # noqa: N818 - it is a verdict on a kernel
     def __init__(self, who: str, check: Check) -> None:
         super().__init__(f"{who}: wrong result, not timed: {check.reason}", EXIT_FAILED)
         self.who, self.check = who, check
+
+
+_SECOND_POISON_BYTE = 0x5A  # far from -1: an integer output left unwritten can't pass under both
+
+
+@runtime_checkable
+class DeviceCall(Protocol):
+    """A call whose arrays have copies on a device: what a backend other than the CPU binds."""
+
+    def __call__(self) -> None:
+        """Do the work, or enqueue it; the host's arrays are left as they are."""
+
+    def upload(self) -> None:
+        """Copy the host's outputs to the device: that is how poison gets there."""
+
+    def collect(self) -> None:
+        """Wait for the work and copy outputs and inputs back to the host's arrays."""
 
 
 def aligned_like(array: np.ndarray) -> np.ndarray:
@@ -65,12 +83,23 @@ class Problem:
             call = self.mechanism.bind[self.case.backend](self.case, inputs, outputs)
         except PrepareError as error:
             raise CaseError(f"{self.case.id}: {error}") from error
-        for array in outputs.values():
-            poison(array)  # after binding: work done there must not pass for the call's
+        self.poison(call, outputs)  # after binding: work done there must not pass for the call's
         return call, inputs, outputs
 
-    def check(self, inputs: Arrays, outputs: Arrays) -> Check:
+    def poison(self, call: Callable[[], None], outputs: Arrays, *, again: bool = False) -> None:
+        """Fill the outputs with what no kernel writes, on the device too; ``again`` differently in integers."""
+        for name, array in outputs.items():
+            if again and self.specs[name].dtype.startswith(("i", "u")):
+                array.view(np.uint8)[...] = _SECOND_POISON_BYTE
+            else:
+                poison(array)
+        if isinstance(call, DeviceCall):
+            call.upload()
+
+    def check(self, call: Callable[[], None], inputs: Arrays, outputs: Arrays) -> Check:
         """Judge the outputs of a call, and that it left its inputs as they were. Raises WrongResult."""
+        if isinstance(call, DeviceCall):
+            call.collect()
         check = check_outputs(self.specs, outputs, self.reference, self.mechanism.tolerance(self.case))
         for name, before in self.inputs.items():
             changed = _first_difference(before, inputs[name])
@@ -92,14 +121,17 @@ def _first_difference(before: np.ndarray, after: np.ndarray) -> tuple[int, ...] 
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(different)), before.shape))
 
 
-def load_problem(mechanism: Mechanism, case: Case) -> Problem:
+def load_problem(mechanism: Mechanism, case: Case, *, emulated: bool = False) -> Problem:
     """Make a case's inputs and reference.
+
+    ``emulated`` lets a backend that isn't here be stood in for (CUDA by the emulator, Triton by its interpreter):
+    for a check and never for a time.
 
     Raises CaseError for a variant, backend, dtype or size that the mechanism doesn't have and for inputs
     with NaN, Inf, no elements or gaps; UnavailableError if the case can't run on this machine.
     """
     _check_case(mechanism, case)
-    missing = registry.why_not(mechanism, case)
+    missing = mechanism.supports(case) if emulated else registry.why_not(mechanism, case)
     if missing:
         raise UnavailableError(f"{case.id}: {missing}")
     inputs = mechanism.make_inputs(case)

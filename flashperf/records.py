@@ -141,6 +141,7 @@ class Mechanism:
     tolerance:   case -> Tolerance
     bind:        backend -> Binder
     supports:    case -> "" if it runs on this machine, else the reason why not (an ISA, a size)
+    stand_in:    variant -> what it stands in for on a CPU, of something that only a GPU has
     """
 
     name: str

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flashperf import registry
 from flashperf.cuda import attention, cache, fusion, launch, launcher, overfusion, precision, tiling
 from flashperf.emulator import Launch
+from flashperf.problem import WrongResult, load_problem
 from flashperf.records import Case
 
 
@@ -81,6 +83,9 @@ class FakeArray:
     def get(self) -> np.ndarray:
         return self.copy
 
+    def set(self, host: np.ndarray) -> None:
+        self.copy[...] = host
+
 
 class FakeStream:
     def __enter__(self) -> FakeStream:
@@ -134,11 +139,25 @@ def test_on_a_gpu_arrays_are_copied_once_and_outputs_come_back_on_collect(gpu_ca
     assert (y == 0).all()
     call.collect()
     assert (y == 5).all()
-    assert (x == 1).all()  # the host's inputs aren't touched
+    assert (x == 5).all()  # this kernel wrote its inputs, and that must come to light
+
+
+def test_poison_reaches_the_device_and_a_kernel_that_writes_its_input_is_found_out(gpu_calls: list) -> None:
+    mechanism = registry.mechanism("tiling")
+    case = Case.of("tiling", "naive", "cuda", "f32", {"m": 1, "k": 1, "n": 1})
+    problem = load_problem(mechanism, case, emulated=True)
+    call, inputs, outputs = problem.bind()
+    assert isinstance(call, launcher.GpuCall)
+    with pytest.raises(WrongResult, match="1 of 1 elements never written"):
+        problem.check(call, inputs, outputs)
+    call()
+    problem.reference["y"][...] = 5.0  # what the stand-in's kernel writes everywhere
+    with pytest.raises(WrongResult, match="the call changed its input x"):
+        problem.check(call, inputs, outputs)
 
 
 def test_null_pointers_reach_the_gpu_as_eight_bytes(gpu_calls: list) -> None:
-    call = launcher.GpuCall("precision", [Launch("k", (1,), (32,), (None, np.int32(3)))], [])
+    call = launcher.GpuCall("precision", [Launch("k", (1,), (32,), (None, np.int32(3)))], [], [])
     call()
     null, number = gpu_calls[0][3]
     assert null == 0

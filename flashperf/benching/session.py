@@ -140,10 +140,11 @@ class BenchSession:
 
 
 def standard_of(mechanism: Mechanism, case: Case) -> Case:
-    """The case of the standard variant that this one is measured against; itself, if its backend has none."""
-    standard = case.with_variant(mechanism.standard)
-    if case.backend in mechanism.variants[mechanism.standard] and not mechanism.supports(standard):
-        return standard
+    """The case of the variant that this one is measured against: the standard, else the first of its backend."""
+    for variant in (mechanism.standard, *mechanism.variants):
+        standard = case.with_variant(variant)
+        if case.backend in mechanism.variants[variant] and not mechanism.supports(standard):
+            return standard
     return case
 
 
@@ -182,7 +183,7 @@ def extra_info(mechanism: Mechanism, row: Row, standard: Measurement) -> dict[st
         "cpu_s": m.cpu_s,
         "standard_samples_s": standard.samples_s,
         "disturbed_samples": m.disturbed,
-        "stand_in": mechanism.stand_in.get(case.variant, ""),
+        "stand_in": mechanism.stand_in.get(case.variant, "") if case.backend == "cpu" else "",
     }
     if m.environment:
         info["environment"] = m.environment.comparable_key

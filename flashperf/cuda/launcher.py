@@ -19,6 +19,8 @@ from flashperf.emulator import Launch, Module
 from flashperf.emulator_build import source_folder
 
 Arrays = Mapping[str, Any]
+#: An array of the host and its copy on the device.
+Copied = tuple[np.ndarray, Any]
 #: Named arrays -> the launches of one call, in order. Called once, when the call is bound.
 Table = Callable[[Mapping[str, Any]], Sequence[Launch]]
 
@@ -58,23 +60,28 @@ class EmulatedCall:
 
     def __init__(self, mechanism: str, launches: Sequence[Launch], order: str = "forward") -> None:
         self.launches = tuple(launches)
-        self._module, self._order = emulated_module(mechanism), order
+        #: Whose turn it is: ``forward``, ``reverse`` or ``random:SEED``. May be set between calls.
+        self.order = order
+        self._module = emulated_module(mechanism)
 
     def __call__(self) -> None:
         for launch in self.launches:
-            self._module.run(launch, self._order)
+            self._module.run(launch, self.order)
+
+    def upload(self) -> None:
+        """Nothing to do: the arrays are the host's."""
 
     def collect(self) -> None:
-        """Nothing to do: the outputs are on the host."""
+        """Nothing to do: the arrays are the host's."""
 
 
 class GpuCall:
     """A call on the GPU: enqueues its launches on torch's current stream, else on CuPy's, and returns."""
 
     def __init__(
-        self, mechanism: str, launches: Sequence[Launch], outputs: Iterable[tuple[np.ndarray, Any]]
+        self, mechanism: str, launches: Sequence[Launch], inputs: Iterable[Copied], outputs: Iterable[Copied]
     ) -> None:
-        self._outputs = list(outputs)
+        self._inputs, self._outputs = list(inputs), list(outputs)
         self._launches = [(self._function(mechanism, launch), launch) for launch in launches]
 
     @staticmethod
@@ -93,10 +100,17 @@ class GpuCall:
             args = tuple(np.uint64(0) if arg is None else arg for arg in launch.args)
             function(launch.grid, launch.block, args, shared_mem=launch.shared_bytes)
 
-    def collect(self) -> None:
-        """Wait for the work and copy the outputs to the host arrays that were bound."""
+    def upload(self) -> None:
+        """Copy the host's outputs to the device, as they are now."""
         with _current_stream() as stream:
             for host, device in self._outputs:
+                device.set(host)
+            stream.synchronize()
+
+    def collect(self) -> None:
+        """Wait for the work and copy outputs back, and inputs: a kernel that wrote one is to be found out."""
+        with _current_stream() as stream:
+            for host, device in (*self._inputs, *self._outputs):
                 host[...] = device.get()
             stream.synchronize()
 
@@ -105,11 +119,11 @@ class GraphCall(GpuCall):
     """As GpuCall, with the launches captured in a CUDA graph when bound: a call launches the graph."""
 
     def __init__(
-        self, mechanism: str, launches: Sequence[Launch], outputs: Iterable[tuple[np.ndarray, Any]]
+        self, mechanism: str, launches: Sequence[Launch], inputs: Iterable[Copied], outputs: Iterable[Copied]
     ) -> None:
         import cupy
 
-        super().__init__(mechanism, launches, outputs)
+        super().__init__(mechanism, launches, inputs, outputs)
         self._enqueue()  # modules must be loaded before the capture
         cupy.cuda.get_current_stream().synchronize()
         with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -142,8 +156,8 @@ def bind(
 ) -> EmulatedCall | GpuCall:
     """Bind a table of launches to named arrays; ``scratch`` is memory that only the kernels use.
 
-    The call writes the outputs: at once with the emulator, on ``collect()`` with a GPU. ``graph`` makes one
-    CUDA graph of the launches; the emulator runs them one by one.
+    The call writes the outputs: at once with the emulator, on ``collect()`` with a GPU (DeviceCall in
+    flashperf/problem.py). ``graph`` makes one CUDA graph of the launches; the emulator runs them one by one.
     """
     names = {**(scratch or {}), **inputs, **outputs}
     if available("cuda"):
@@ -152,7 +166,8 @@ def bind(
 
     device = {name: cupy.asarray(array) for name, array in names.items()}
     kind = GraphCall if graph else GpuCall
-    return kind(mechanism, table(device), [(outputs[name], device[name]) for name in outputs])
+    copied = ([(arrays[name], device[name]) for name in arrays] for arrays in (inputs, outputs))
+    return kind(mechanism, table(device), *copied)
 
 
 @functools.cache

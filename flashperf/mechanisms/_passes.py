@@ -15,7 +15,7 @@ from flashperf.records import Arrays, ArraySpec, Cost
 class Pass:
     """One kernel launch.
 
-    kernel:   its name
+    kernel:   its name on the CPU; what another backend launches is in its own module, launch by launch the same
     operands: its arrays by name in the order of its signature, results after "->", "~" before what it updates
     flops:    floating-point operations; exp, erf, a division and a square root count as one each
     flat:     whether the kernel sees its arrays as one row

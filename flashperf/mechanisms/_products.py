@@ -29,6 +29,11 @@ def packed_spec(k: int, n: int, dtype: str) -> ArraySpec:
     return ArraySpec((panels, -(-k // together), together * PANEL), dtype)
 
 
+def weight_spec(case: Case, k: int, n: int, dtype: str) -> ArraySpec:
+    """A weight [k, n] as a product reads it: packed in panels on a CPU, as it is stored elsewhere."""
+    return packed_spec(k, n, dtype) if case.backend == "cpu" else ArraySpec((k, n), dtype)
+
+
 def pack(w: np.ndarray, dtype: str) -> np.ndarray:
     """A float weight [k, n] of a short dtype name in panels, as its product wants it."""
     spec = packed_spec(w.shape[0], w.shape[1], dtype)

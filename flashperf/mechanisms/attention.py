@@ -21,6 +21,7 @@ import numpy as np
 
 from flashperf.dtypes import UNIT_ROUNDOFF, cast, widen
 from flashperf.mechanisms import _passes
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
@@ -65,22 +66,24 @@ def passes(case: Case) -> list[Pass]:
     heads, rows, keys, e = (case[name] for name in ("heads", "rows", "keys", "head_dim"))
     t, scale = case.dtype, 1 / math.sqrt(e)
     every = heads * rows * keys
+    # The CPU's kernels are told how many keys there are, those of a GPU each row's position.
+    seen_by, extent = ("extent", "extent") if case.backend == "cpu" else ("position", "")
     if case.variant == "materialised":
         return [
             Pass(
                 f"attention_scores_{t}",
-                "q k slot extent -> scores",
+                f"q k slot {seen_by} -> scores",
                 (2 * e + 1) * every,
                 scalars={"scale": scale},
             ),
-            Pass("add_mask", "~scores mask extent", every),
-            Pass("softmax_extent", "~scores extent", _softmax_flops(every) + every),
-            Pass(f"attention_values_{t}", "scores v slot extent -> y", 2 * e * every),
+            Pass("add_mask", f"~scores mask {extent}", every),
+            Pass("softmax_extent", f"~scores {extent}", _softmax_flops(every) + every),
+            Pass(f"attention_values_{t}", f"scores v slot {seen_by} -> y", 2 * e * every),
         ]
     if case.variant == "window_as_mask":
         flops = (4 * e + 1) * every + _softmax_flops(every) + 2 * heads * rows * e
         kernel = f"attention_online_masked_{t}"
-        return [Pass(kernel, "q k v slot mask extent -> y", flops, scalars={"scale": scale})]
+        return [Pass(kernel, f"q k v slot mask {seen_by} -> y", flops, scalars={"scale": scale})]
     seen = visible(case)
     pairs = heads * int(seen.sum())
     flops = 4 * e * pairs + _softmax_flops(pairs) + 2 * heads * rows * e  # q scaled, y divided by the sum
@@ -126,16 +129,29 @@ def reference(case: Case, inputs: Arrays) -> Arrays:
 
 
 def tolerance(case: Case) -> Tolerance:
-    """One rounding to the storage type; inside, float32 scores up to about 16 whose error exp passes on."""
+    """One rounding to the storage type; inside, float32 scores up to about 16 whose error exp passes on.
+
+    Tensor Cores take both operands of the second product in the storage type, so that there the weights are
+    rounded as well. They sum to 1, and a value is about 1: the sum moves by up to one roundoff.
+    """
     single = UNIT_ROUNDOFF["f32"]
     stored = UNIT_ROUNDOFF[case.dtype] if case.dtype != "f32" else 0.0
     in_exp = 16 * single * math.sqrt(case["head_dim"])
+    weights = 0.0 if case.backend == "cpu" else stored
+    why = f", weights rounded to {case.dtype} for the second product" if weights else ""
     return Tolerance(
         relative=2 * (stored + 16 * single),
-        absolute=2 * in_exp,
+        absolute=2 * (in_exp + weights),
         reason="twice: a rounding of y, and weights off by the float32 error of scores up to 16 "
-        f"({in_exp:.1e} for {case['head_dim']} products)",
+        f"({in_exp:.1e} for {case['head_dim']} products){why}",
     )
+
+
+def supports(case: Case) -> str:
+    """The CUDA kernels keep a row of queries in registers or shared memory of a fixed size."""
+    if case.backend == "cuda" and case["head_dim"] > 128:
+        return f"attention's CUDA kernels take heads of up to 128, not {case['head_dim']}"
+    return ""
 
 
 def cost(case: Case) -> Cost:
@@ -164,7 +180,7 @@ MECHANISM = Mechanism(
     name="attention",
     question="What does a score matrix in memory cost, and what does a window save that skips blocks?",
     claims=("B13",),
-    variants=dict.fromkeys(("online", "materialised", "window", "window_as_mask"), ("cpu",)),
+    variants=dict.fromkeys(("online", "materialised", "window", "window_as_mask"), ("cpu", "cuda")),
     standard="online",
     flash="materialised",
     dtypes=("f32", "bf16", "f16"),
@@ -176,5 +192,6 @@ MECHANISM = Mechanism(
     cost=cost,
     tolerance=tolerance,
     ideal_bytes=ideal_bytes,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "attention")},
+    supports=supports,
 )

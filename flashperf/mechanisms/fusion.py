@@ -22,6 +22,7 @@ from scipy.special import erf
 
 from flashperf.dtypes import UNIT_ROUNDOFF, cast, widen
 from flashperf.mechanisms import _passes
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
@@ -183,11 +184,20 @@ def _sizes(*shapes: tuple[int, int]) -> list[dict[str, int | str]]:
     return [{"op": op, "rows": rows, "cols": cols} for op in _ARRAYS for rows, cols in shapes]
 
 
+def supports(case: Case) -> str:
+    """The fused CUDA kernels of the operators that reduce keep a row in registers."""
+    if case.backend == "cuda" and case.variant == "fused":
+        from flashperf.cuda.fusion import why_not
+
+        return why_not(case.text("op"), _passes.itemsize(case.dtype), case["cols"])
+    return ""
+
+
 MECHANISM = Mechanism(
     name="fusion",
     question="What does one kernel per operator save over a pass per step of its formula?",
     claims=("A10", "B14"),
-    variants={"fused": ("cpu",), "split": ("cpu",)},
+    variants={"fused": ("cpu", "cuda"), "split": ("cpu", "cuda")},
     standard="fused",
     flash="split",
     dtypes=("f32", "bf16", "f16"),
@@ -199,5 +209,6 @@ MECHANISM = Mechanism(
     cost=cost,
     tolerance=tolerance,
     ideal_bytes=ideal_bytes,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "fusion")},
+    supports=supports,
 )

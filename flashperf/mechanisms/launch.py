@@ -6,6 +6,11 @@ z = alpha x + y over n elements:
 - chunked: N calls over slices, replayed by one native loop
 - chunked_python: the same N prepared calls, each issued from Python, as an eager framework issues its operators
 
+With CUDA a call is a kernel launch, and there are two more variants:
+
+- graph: the N launches of chunked, replayed by one CUDA graph
+- persistent: one launch of as many blocks as run at once, which take the N slices from a queue in memory
+
 On a CPU a call is a function call: a stand-in for a kernel launch, which costs microseconds.
 """
 
@@ -17,13 +22,21 @@ import numpy as np
 
 from flashperf import native
 from flashperf.dtypes import UNIT_ROUNDOFF
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
 ALPHA = 0.75
 
 
+_QUEUE_BYTES = 8  # the two counters of the persistent kernel's queue
+
+
 def _calls(case: Case) -> int:
-    return 1 if case.variant == "whole" else min(case["chunks"], case["n"])
+    """Launches of one call. The slices of the CUDA kernels are groups of four elements."""
+    if case.variant in ("whole", "persistent"):
+        return 1
+    elements = 4 if case.backend == "cuda" else 1
+    return min(case["chunks"], -(-case["n"] // elements))
 
 
 def make_inputs(case: Case) -> Arrays:
@@ -63,7 +76,9 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
 
 
 def cost(case: Case) -> Cost:
-    return Cost(2 * case["n"], 8 * case["n"], 4 * case["n"], launches=_calls(case))
+    queue_bytes = _QUEUE_BYTES if case.variant == "persistent" else 0
+    n = case["n"]
+    return Cost(2 * n, 8 * n + queue_bytes, 4 * n + queue_bytes, launches=_calls(case))
 
 
 def tolerance(case: Case) -> Tolerance:
@@ -75,7 +90,13 @@ MECHANISM = Mechanism(
     name="launch",
     question="What does it cost to issue the same work in many calls?",
     claims=("A12",),
-    variants={"whole": ("cpu",), "chunked": ("cpu",), "chunked_python": ("cpu",)},
+    variants={
+        "whole": ("cpu", "cuda"),
+        "chunked": ("cpu", "cuda"),
+        "chunked_python": ("cpu",),
+        "graph": ("cuda",),
+        "persistent": ("cuda",),
+    },
     standard="whole",
     flash="chunked",
     dtypes=("f32",),
@@ -87,6 +108,6 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=lambda case: 12 * case["n"],
     tolerance=tolerance,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "launch")},
     stand_in=dict.fromkeys(("chunked", "chunked_python"), "a function call stands in for a kernel launch"),
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from flashperf.dtypes import UNIT_ROUNDOFF, cast, widen
 from flashperf.mechanisms import _passes, _products
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
@@ -28,9 +29,9 @@ def _specs(case: Case) -> dict[str, ArraySpec]:
         "x": ArraySpec((m, d), t),
         "y": ArraySpec((m, d), t),
         **{name: ArraySpec((m, f), t) for name in wide},
-        "w_gate": _products.packed_spec(d, f, t),
-        "w_up": _products.packed_spec(d, f, t),
-        "w_down": _products.packed_spec(f, d, t),
+        "w_gate": _products.weight_spec(case, d, f, t),
+        "w_up": _products.weight_spec(case, d, f, t),
+        "w_down": _products.weight_spec(case, f, d, t),
     }
 
 
@@ -115,15 +116,29 @@ def tolerance(case: Case) -> Tolerance:
     )
 
 
+def supports(case: Case) -> str:
+    """The one CUDA kernel keeps its rows, hidden ones included, in the shared memory of a block."""
+    if case.backend == "cuda":
+        from flashperf.cuda.overfusion import why_not
+
+        return why_not(case.variant, case.dtype, case["d"], case["f"])
+    return ""
+
+
 MECHANISM = Mechanism(
     name="overfusion",
     question="When does one kernel for everything lose what it saves?",
     claims=("B6", "B14"),
-    variants={"fused": ("cpu",), "split": ("cpu",), "over": ("cpu",)},
+    variants=dict.fromkeys(("fused", "split", "over"), ("cpu", "cuda")),
     standard="fused",
     flash="over",
     dtypes=("f32", "bf16", "f16"),
-    test_sizes=({"m": 1, "d": 1, "f": 1}, {"m": 3, "d": 33, "f": 70}, {"m": 17, "d": 64, "f": 40}),
+    test_sizes=(
+        {"m": 1, "d": 1, "f": 1},
+        {"m": 3, "d": 33, "f": 70},
+        {"m": 17, "d": 64, "f": 40},
+        {"m": 17, "d": 64, "f": 48},
+    ),
     bench_sizes=({"m": 1, "d": 192, "f": 512}, {"m": 64, "d": 192, "f": 512}),
     make_inputs=make_inputs,
     outputs=outputs,
@@ -131,5 +146,6 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "overfusion")},
+    supports=supports,
 )

@@ -5,6 +5,12 @@
 - cast_churn: f32 in memory; operands and weights are cast to bf16 before each product and the result back after it.
   This is what ``torch.autocast`` does in inference: its cache of cast weights holds only leaves that require
   gradients (``cached_cast`` in ATen's autocast_mode)
+
+With CUDA f32 is computed by the FMA units, bf16 and f16 by Tensor Cores, and there are:
+
+- tf32: f32 in memory, rounded to 11 bits of significand on the way into the Tensor Cores
+- wmma_f16, wmma_bf16: Tensor Cores through the warp-matrix interface, no tiles in shared memory
+- plain: f32, one element of y per thread
 """
 
 from __future__ import annotations
@@ -15,27 +21,34 @@ import numpy as np
 
 from flashperf.dtypes import aligned_copy
 from flashperf.mechanisms import _passes, _products
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
-
-def _formats(case: Case) -> tuple[str, str]:
-    """What is multiplied, and what the result is stored in."""
-    return {"f32": ("f32", "f32"), "cast_churn": ("bf16", "f32")}.get(
-        case.variant, (case.variant, case.variant)
-    )
+#: variant -> what its operands are rounded to, what they lie in memory as when they are multiplied, its result
+_FORMATS = {
+    "f32": ("f32", "f32", "f32"),
+    "bf16": ("bf16", "bf16", "bf16"),
+    "f16": ("f16", "f16", "f16"),
+    "cast_churn": ("bf16", "bf16", "f32"),
+    "tf32": ("tf32", "f32", "f32"),
+    "wmma_f16": ("f16", "f16", "f16"),
+    "wmma_bf16": ("bf16", "bf16", "bf16"),
+    "plain": ("f32", "f32", "f32"),
+}
+_CUDA_ONLY = ("tf32", "wmma_f16", "wmma_bf16", "plain")
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
     m, k, n = case["m"], case["k"], case["n"]
-    product, stored = _formats(case)
+    _, product, stored = _FORMATS[case.variant]
     return {
         "x": ArraySpec((m, k), "f32"),
         "w": ArraySpec((k, n), "f32"),
         "x_short": ArraySpec((m, k), product),
         "w_short": ArraySpec((k, n), product),
         "y_short": ArraySpec((m, n), product),
-        "packed": _products.packed_spec(k, n, product),
+        "packed": _products.weight_spec(case, k, n, product),
         "y": ArraySpec((m, n), stored),
     }
 
@@ -43,7 +56,7 @@ def _specs(case: Case) -> dict[str, ArraySpec]:
 def passes(case: Case) -> list[Pass]:
     """The launches of one call."""
     flops = 2 * case["m"] * case["k"] * case["n"]
-    product, _ = _formats(case)
+    _, product, _ = _FORMATS[case.variant]
     if case.variant == "cast_churn":
         return [
             Pass("cast_f32_bf16", "x -> x_short", 0, flat=True),
@@ -73,7 +86,7 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
     """Weights are converted and packed here, once, but by cast_churn, whose point is that it does so every call."""
     arrays = {**inputs, **outputs}
     if case.variant != "cast_churn":
-        product, _ = _formats(case)
+        _, product, _ = _FORMATS[case.variant]
         arrays["x_short"] = aligned_copy(inputs["x"], product)
         arrays["packed"] = _products.pack(aligned_copy(inputs["w"], product), product)
     return _passes.bind(passes(case), _specs(case), arrays)
@@ -90,21 +103,34 @@ def ideal_bytes(case: Case) -> int:
 
 
 def tolerance(case: Case) -> Tolerance:
-    product, stored = _formats(case)
-    return _products.product_tolerance(
-        case["k"], product, product if case.variant == "cast_churn" else stored
-    )
+    rounded, _, stored = _FORMATS[case.variant]
+    return _products.product_tolerance(case["k"], rounded, "bf16" if case.variant == "cast_churn" else stored)
+
+
+def supports(case: Case) -> str:
+    """A warp's matrices are 16 x 16 x 16, and this variant has no code for what lies beyond the last one."""
+    if case.variant.startswith("wmma") and any(case[size] % 16 for size in "mkn"):
+        return "the WMMA product takes sizes that are multiples of 16"
+    return ""
 
 
 MECHANISM = Mechanism(
     name="precision",
     question="What does a shorter format gain a matrix product, and what do casts around it cost?",
     claims=("A5", "B15", "A19"),
-    variants={"f32": ("cpu",), "bf16": ("cpu",), "f16": ("cpu",), "cast_churn": ("cpu",)},
+    variants={
+        **dict.fromkeys(("f32", "bf16", "f16", "cast_churn"), ("cpu", "cuda")),
+        **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
+    },
     standard="f32",
     flash="cast_churn",
     dtypes=("f32",),
-    test_sizes=({"m": 1, "k": 1, "n": 1}, {"m": 5, "k": 37, "n": 33}, {"m": 17, "k": 96, "n": 130}),
+    test_sizes=(
+        {"m": 1, "k": 1, "n": 1},
+        {"m": 5, "k": 37, "n": 33},
+        {"m": 17, "k": 96, "n": 130},
+        {"m": 32, "k": 48, "n": 144},
+    ),
     bench_sizes=({"m": 1, "k": 1024, "n": 1024}, {"m": 128, "k": 512, "n": 512}),
     make_inputs=make_inputs,
     outputs=outputs,
@@ -112,5 +138,6 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "precision")},
+    supports=supports,
 )

@@ -5,6 +5,12 @@
   kernel of its own (``torch.ao.quantization.quantize_dynamic``, per row instead of per tensor)
 - int8_dynamic_fused: the same with the scaling back inside the product
 - int8_static: scales known beforehand, from a calibration on other data; the absmax pass is gone
+
+With CUDA the product runs on Tensor Cores (IMMA), the weight lies transposed, and there are:
+
+- int8_static_split: as int8_static, with the scaling back as a kernel of its own
+- int8_dp4a: as int8_dynamic, the product by dp4a: four multiply-adds an instruction, no Tensor Cores
+- plain: as int8_dynamic, an element of the product per thread
 """
 
 from __future__ import annotations
@@ -15,18 +21,21 @@ import numpy as np
 
 from flashperf.dtypes import aligned_copy
 from flashperf.mechanisms import _passes, _products
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
+
+_CUDA_ONLY = ("int8_static_split", "int8_dp4a", "plain")
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
     m, k, n = case["m"], case["k"], case["n"]
     return {
         "x": ArraySpec((m, k), "f32"),
-        "packed_f32": _products.packed_spec(k, n, "f32"),
+        "packed_f32": _products.weight_spec(case, k, n, "f32"),
         "q": ArraySpec((m, k), "i8"),
         "x_scale": ArraySpec((m,), "f32"),
-        "packed": _products.packed_spec(k, n, "i8"),
+        "packed": _products.weight_spec(case, k, n, "i8"),
         "sums": ArraySpec((n,), "i32"),
         "w_scale": ArraySpec((n,), "f32"),
         "acc": ArraySpec((m, n), "i32"),
@@ -38,20 +47,24 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
     """The launches of one call. Integer multiply-adds count as two operations."""
     elements, flops = case["m"] * case["k"], 2 * case["m"] * case["k"] * case["n"]
     results = case["m"] * case["n"]
-    quantise = Pass("quantize_rows_f32", "x -> q x_scale", 3 * elements)
-    fused = Pass("gemm_i8_packed_dequant_f32", "q packed sums x_scale w_scale -> y", flops + 2 * results)
+    on_cpu = case.backend == "cpu"
+    weights = "packed sums" if on_cpu else "packed"  # the CPU's instruction takes one operand without a sign
+    known = {"scale": static_scale}
+    dynamic = Pass("quantize_rows_f32", "x -> q x_scale", 3 * elements)
+    static = Pass(
+        "quantize_rows_static_f32", "x -> q" if on_cpu else "x -> q x_scale", elements, scalars=known
+    )
+    fused = Pass("gemm_i8_packed_dequant_f32", f"q {weights} x_scale w_scale -> y", flops + 2 * results)
+    split = [
+        Pass("gemm_i8_packed", f"q {weights} -> acc", flops),
+        Pass("dequantize_f32", "acc x_scale w_scale -> y", 2 * results),
+    ]
     return {
         "f32": [Pass("gemm_f32_packed", "x packed_f32 -> y", flops)],
-        "int8_dynamic": [
-            quantise,
-            Pass("gemm_i8_packed", "q packed sums -> acc", flops),
-            Pass("dequantize_f32", "acc x_scale w_scale -> y", 2 * results),
-        ],
-        "int8_dynamic_fused": [quantise, fused],
-        "int8_static": [
-            Pass("quantize_rows_static_f32", "x -> q", elements, scalars={"scale": static_scale}),
-            fused,
-        ],
+        **{name: [dynamic, *split] for name in ("int8_dynamic", "int8_dp4a", "plain")},
+        "int8_dynamic_fused": [dynamic, fused],
+        "int8_static": [static, fused],
+        "int8_static_split": [static, *split],
     }[case.variant]
 
 
@@ -115,7 +128,7 @@ def tolerance(case: Case) -> Tolerance:
         return _products.product_tolerance(case["k"], "f32", "f32")
     # x reaches 4 x 4.5 deviations, w 4.5: errors of half a step, uniform, add to 0.045 and 0.01 of a product. Static
     # scales clip the values beyond the calibration's.
-    clipped = 4.0 if case.variant == "int8_static" else 0.5
+    clipped = 4.0 if case.variant.startswith("int8_static") else 0.5
     return Tolerance(0.05, clipped, "half a step of x's and w's absmax / 127, 8 deviations, outliers", 18.0)
 
 
@@ -123,7 +136,10 @@ MECHANISM = Mechanism(
     name="quantization",
     question="What does INT8 gain a matrix product, once finding the scales is paid for?",
     claims=("A11",),
-    variants=dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu",)),
+    variants={
+        **dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda")),
+        **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
+    },
     standard="f32",
     flash="int8_dynamic",
     dtypes=("f32",),
@@ -135,5 +151,5 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "quantization")},
 )

@@ -4,6 +4,13 @@
 - blocked: the same blocks on weights as they are stored, packed inside the call where that pays
 - bad_tile: a small tile that reloads its sums from memory, weights as stored: an untuned default
 - naive: three loops, one product at a time
+
+With CUDA, in f32, blocked is the pipelined kernel of 128 x 128 tiles and bad_tile one of 8 x 8; and there are:
+
+- tiled_8, tiled_16, tiled_32: a tile of each operand in shared memory, an element of y per thread
+- register_64, register_128: 4 x 4 and 8 x 8 elements per thread, from tiles of that many rows and columns
+- pipelined: the same with copies into shared memory that run ahead of the products (cp.async)
+- uncoalesced, bank_conflicts: neighbouring threads a row apart in memory; in shared memory, in the same bank
 """
 
 from __future__ import annotations
@@ -12,8 +19,15 @@ from collections.abc import Callable
 
 from flashperf.dtypes import widen
 from flashperf.mechanisms import _passes, _products
+from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
+
+#: Block shapes that only a GPU has.
+_CUDA_ONLY = (
+    *("uncoalesced", "bank_conflicts"),
+    *("tiled_8", "tiled_16", "tiled_32", "register_64", "register_128", "pipelined"),
+)
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
@@ -68,11 +82,22 @@ def tolerance(case: Case) -> Tolerance:
     return _products.product_tolerance(case["k"], "f32", case.dtype)
 
 
+def supports(case: Case) -> str:
+    """The CUDA kernels compare shapes in one type; what a type does is the question of ``precision``."""
+    if case.backend == "cuda" and case.dtype != "f32":
+        return f"tiling's CUDA kernels are f32 alone, not {case.dtype}"
+    return ""
+
+
 MECHANISM = Mechanism(
     name="tiling",
     question="What does the block shape of a matrix product decide?",
     claims=("A6", "B16"),
-    variants={"packed": ("cpu",), "blocked": ("cpu",), "bad_tile": ("cpu",), "naive": ("cpu",)},
+    variants={
+        "packed": ("cpu",),
+        **dict.fromkeys(("blocked", "bad_tile", "naive"), ("cpu", "cuda")),
+        **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
+    },
     standard="packed",
     flash="bad_tile",
     dtypes=("f32", "bf16", "f16"),
@@ -84,5 +109,6 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "tiling")},
+    supports=supports,
 )
