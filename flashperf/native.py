@@ -63,6 +63,16 @@ class _Argument:
     dtype: str
     written: bool
 
+    @functools.cached_property
+    def kind(self) -> np.dtype:
+        """What NumPy calls the type of its elements."""
+        return NUMPY_TYPES[self.dtype]
+
+    @functools.cached_property
+    def sizes(self) -> tuple[tuple[int, str, bool], ...]:
+        """(axis, dimension, whether it is a name and not derived from others) of every axis."""
+        return tuple((axis, dim, dim.isidentifier()) for axis, dim in enumerate(self.dims))
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -97,31 +107,38 @@ class Signature:
 
         A dimension that no array has by itself (``f`` where only ``f/32`` occurs) must be among the ``given``.
         """
-        dims = {
-            name
-            for argument in self.arrays
-            for dim in argument.dims
-            for name in re.findall(r"[a-z_]\w*", dim)
-        }
-        values = {name: self._size(name, value) for name, value in given.items() if name in dims}
+        values = {name: self._size(name, value) for name, value in given.items() if name in self._dims}
+        derived = []
         for argument, array in zip(self.arrays, arrays, strict=True):
-            if array.ndim != len(argument.dims):
-                raise self._error(argument, f"has shape {array.shape}, needs [{','.join(argument.dims)}]")
-            for dim, size in zip(argument.dims, array.shape, strict=True):
+            shape = array.shape
+            if len(shape) != len(argument.dims):
+                raise self._error(argument, f"has shape {shape}, needs [{','.join(argument.dims)}]")
+            for axis, dim, named in argument.sizes:
+                size = shape[axis]
                 if size == 0:
-                    raise self._error(argument, f"has a zero size: shape {array.shape}")
-                if dim.isidentifier() and values.setdefault(dim, size) != size:
+                    raise self._error(argument, f"has a zero size: shape {shape}")
+                if not named:
+                    derived.append((argument, axis, dim, size))
+                elif values.setdefault(dim, size) != size:
                     raise self._error(argument, f"has {dim}={size}, but {dim}={values[dim]} elsewhere")
-        if dims - set(values):
-            raise PrepareError(f"{self.kernel}: needs {', '.join(sorted(dims - set(values)))}")
-        for argument, array in zip(self.arrays, arrays, strict=True):
-            for axis, dim in enumerate(argument.dims):
-                if not dim.isidentifier() and array.shape[axis] != _evaluate(dim, values):
-                    needed = _evaluate(dim, values)
-                    raise self._error(
-                        argument, f"has size {array.shape[axis]} on axis {axis}, needs {dim} = {needed}"
-                    )
+        if len(values) < len(self._dims):
+            raise PrepareError(f"{self.kernel}: needs {', '.join(sorted(self._dims - set(values)))}")
+        for argument, axis, dim, size in derived:
+            needed = _evaluate(dim, values)
+            if size != needed:
+                raise self._error(argument, f"has size {size} on axis {axis}, needs {dim} = {needed}")
         return values
+
+    @functools.cached_property
+    def _dims(self) -> frozenset[str]:
+        """Every name that the shapes are made of."""
+        text = " ".join(dim for argument in self.arrays for dim in argument.dims)
+        return frozenset(re.findall(r"[a-z_]\w*", text))
+
+    @functools.cached_property
+    def scalar_names(self) -> frozenset[str]:
+        """What can be set by name."""
+        return frozenset(name for name, _ in self.scalars)
 
     def _size(self, name: str, value: Any) -> int:
         """A dimension that was given, as a positive integer."""
@@ -140,29 +157,33 @@ class Signature:
     def _error(self, argument: _Argument, what: str) -> PrepareError:
         return PrepareError(f"{self.kernel}: {argument.name} {what}")
 
-    def check_arrays(self, arrays: tuple[Any, ...]) -> None:
-        """Type, dtype, layout, alignment, writability and overlap of every array."""
+    def check_arrays(self, arrays: tuple[Any, ...]) -> list[int]:
+        """Type, dtype, layout, alignment, writability and overlap of every array; returns their addresses."""
         if len(arrays) != len(self.arrays):
             names = ", ".join(a.name for a in self.arrays)
             raise PrepareError(f"{self.kernel}: takes {len(self.arrays)} arrays ({names}), got {len(arrays)}")
         for argument, array in zip(self.arrays, arrays, strict=True):
             if not isinstance(array, np.ndarray):
                 raise self._error(argument, f"is a {type(array).__name__}, needs a NumPy array")
-            if array.dtype != NUMPY_TYPES[argument.dtype]:
-                needed = NUMPY_TYPES[argument.dtype]
+            if array.dtype != argument.kind:
+                needed = argument.kind
                 raise self._error(argument, f"has dtype {array.dtype}, needs {argument.dtype} ({needed})")
-            if not array.flags.c_contiguous:
+            flags = array.flags
+            if not flags.c_contiguous:
                 raise self._error(argument, "is not C-contiguous")
-            if array.ctypes.data % array.itemsize:
-                raise self._error(argument, f"is not aligned to {array.itemsize} bytes")
-            if argument.written and not array.flags.writeable:
+            if argument.written and not flags.writeable:
                 raise self._error(argument, "is read-only, but the kernel writes it")
-        spans = [(a.ctypes.data, a.ctypes.data + a.nbytes) for a in arrays]
+        begins = _native.addresses(arrays)
+        for argument, array, begin in zip(self.arrays, arrays, begins, strict=True):
+            if begin % array.itemsize:
+                raise self._error(argument, f"is not aligned to {array.itemsize} bytes")
+        ends = [begin + array.nbytes for begin, array in zip(begins, arrays, strict=True)]
         for i, writer in enumerate(self.arrays):
-            for j, other in enumerate(self.arrays):
-                overlaps = spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
-                if writer.written and i != j and overlaps:
-                    raise self._error(writer, f"overlaps {other.name} in memory")
+            if writer.written:
+                for j, other in enumerate(self.arrays):
+                    if i != j and begins[i] < ends[j] and begins[j] < ends[i]:
+                        raise self._error(writer, f"overlaps {other.name} in memory")
+        return begins
 
 
 def _plain(value: Any) -> Any:
@@ -185,7 +206,9 @@ def _number(kernel: str, name: str, value: Any) -> float:
 
 def _integer(kernel: str, name: str, value: Any) -> int:
     """A scalar as an integer of 64 bits; a float only if it is whole."""
-    if isinstance(value, numbers.Integral):
+    if type(value) is int:
+        whole = value
+    elif isinstance(value, numbers.Integral):
         whole = int(value)
     else:
         real = _number(kernel, name, value)
@@ -199,13 +222,22 @@ def _integer(kernel: str, name: str, value: Any) -> int:
 
 def _evaluate(dim: str, values: Mapping[str, int]) -> int:
     """A derived dimension: a number, ``n/32`` (rounded up), ``3*d`` or ``b+1``."""
-    if dim.isdigit():
-        return int(dim)
-    match = re.fullmatch(r"(\w+)([*/+])(\w+)", dim)
+    left, operator, right = _terms(dim)
+    first = left if isinstance(left, int) else values[left]
+    second = right if isinstance(right, int) else values[right]
+    if operator == "/":
+        return -(-first // second)
+    return first * second if operator == "*" else first + second
+
+
+@functools.cache
+def _terms(dim: str) -> tuple[int | str, str, int | str]:
+    """A derived dimension in its parts; a number alone is it plus zero."""
+    match = re.fullmatch(r"(\w+)(?:([*/+])(\w+))?", dim)
     if not match:
         raise RuntimeError(f"cannot read dimension {dim!r}")
-    left, right = (int(v) if v.isdigit() else values[v] for v in (match.group(1), match.group(3)))
-    return {"*": left * right, "/": -(-left // right), "+": left + right}[match.group(2)]
+    left, operator, right = match.group(1), match.group(2) or "+", match.group(3) or "0"
+    return (int(left) if left.isdigit() else left), operator, (int(right) if right.isdigit() else right)
 
 
 class Library:
@@ -230,16 +262,16 @@ class Library:
         if kernel not in self.signatures:
             raise PrepareError(unknown_name("kernel", kernel, self.signatures))
         signature = self.signatures[kernel]
-        signature.check_arrays(arrays)
+        addresses = signature.check_arrays(arrays)
         for name in scalars:
-            if name not in dict(signature.scalars):
+            if name not in signature.scalar_names:
                 raise PrepareError(f"{kernel}: no scalar {name!r} to set")
         known: dict[str, float] = {**scalars, **signature.dimensions(arrays, scalars)}
         missing = [name for name, _ in signature.scalars if name not in known]
         if missing:
             raise PrepareError(f"{kernel}: needs {', '.join(missing)}")
         values = signature.values(known)
-        return self._library.bind(kernel, [a.ctypes.data for a in arrays], values, arrays)
+        return self._library.bind(kernel, addresses, values, arrays)
 
 
 @functools.cache

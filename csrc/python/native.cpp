@@ -114,6 +114,14 @@ class Library {
   std::map<std::string, const KernelEntry*> kernels_;
 };
 
+// Where the elements of NumPy arrays lie; asking each array from Python takes a microsecond.
+std::vector<uintptr_t> addresses(const std::vector<py::array>& arrays) {
+  std::vector<uintptr_t> found;
+  found.reserve(arrays.size());
+  for (const py::array& array : arrays) found.push_back(reinterpret_cast<uintptr_t>(array.data()));
+  return found;
+}
+
 // Linux gives a process the AMX tile registers only after it has asked for them.
 bool request_amx() {
 #if defined(__x86_64__) && defined(__linux__)
@@ -130,6 +138,7 @@ PYBIND11_MODULE(_native, m) {
   m.doc() = "Kernel libraries, bound calls and sequences of them.";
   m.def("request_amx", &request_amx,
         "Ask the kernel for the AMX tile registers; False where there are none.");
+  m.def("addresses", &addresses, "Addresses of the elements of NumPy arrays.");
   py::class_<Call, std::shared_ptr<Call>>(m, "Call")
       .def("__call__", &Call::operator())
       .def_readonly("name", &Call::name)
