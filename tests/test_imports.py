@@ -22,7 +22,7 @@ LAYERS: dict[str, str] = {
     "found and timed": (
         "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
         "compare comparing worker workers progress noise emulator "
-        "emulator_build kernels"
+        "emulator_build machine_code kernels"
     ),
     "mechanisms": "mechanisms cuda",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
