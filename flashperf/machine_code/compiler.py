@@ -70,7 +70,7 @@ def compile_kernels(
         return {name: KernelCode(**fields) for name, fields in json.loads(kept.read_text()).items()}
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernels.cubin"
-        command = [tool("nvcc"), *flags, str(source), "-o", str(cubin)]
+        command = [str(tool("nvcc")), *flags, str(source), "-o", str(cubin)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CompileError(f"{source.name} does not compile: {first_error(done.stderr or done.stdout)}")
