@@ -151,7 +151,8 @@ def _check_case(mechanism: Mechanism, case: Case) -> None:
         raise CaseError(unknown_name(f"backend of {mechanism.name}/{case.variant}", case.backend, backends))
     if case.dtype not in mechanism.dtypes:
         raise CaseError(unknown_name(f"dtype of {mechanism.name}", case.dtype, mechanism.dtypes))
-    declared = [sizes.keys() for sizes in (*mechanism.test_sizes, *mechanism.bench_sizes)]
+    every = (*mechanism.test_sizes, *mechanism.bench_sizes, *mechanism.gpu_bench_sizes)
+    declared = [sizes.keys() for sizes in every]
     given = dict(case.sizes)
     if given.keys() not in declared:
         needed = " or ".join(dict.fromkeys(", ".join(names) for names in declared))

@@ -141,6 +141,7 @@ class Mechanism:
     tolerance:   case -> Tolerance
     bind:        backend -> Binder
     supports:    case -> "" if it runs on this machine, else the reason why not (an ISA, a size)
+    gpu_bench_sizes: bench sizes of the backends that run on a GPU, if others keep one busy
     stand_in:    variant -> what it stands in for on a CPU, of something that only a GPU has
     """
 
@@ -162,6 +163,13 @@ class Mechanism:
     bind: Mapping[str, Binder]
     supports: Callable[[Case], str] = lambda case: ""
     stand_in: Mapping[str, str] = field(default_factory=dict)
+    gpu_bench_sizes: Sequence[Sizes] = ()
+
+    def sizes(self, kind: str, backend: str) -> Sequence[Sizes]:
+        """The sizes for "test" or "bench" on a backend."""
+        if kind == "test":
+            return self.test_sizes
+        return self.bench_sizes if backend == "cpu" else self.gpu_bench_sizes or self.bench_sizes
 
     def __post_init__(self) -> None:
         for role in (self.standard, self.flash):

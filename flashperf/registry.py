@@ -104,9 +104,8 @@ def cases(
     Cases are listed whether or not they can run here (``why_not`` says that). Tests take every dtype,
     benches the first. Raises RegistryError for a kind, backend, dtype or variant that is not known.
     """
-    sizes = {"test": mechanism.test_sizes, "bench": mechanism.bench_sizes}
-    if kind not in sizes:
-        raise RegistryError(unknown_name("kind of case", kind, sizes))
+    if kind not in ("test", "bench"):
+        raise RegistryError(unknown_name("kind of case", kind, ("test", "bench")))
     declared = [b for supported in mechanism.variants.values() for b in supported]
     wanted_backends = (
         list(dict.fromkeys(declared)) if backends is None else [backend(b).name for b in backends]
@@ -117,9 +116,9 @@ def cases(
     wanted_variants = _chosen(f"variant of {mechanism.name}", variants, order, order)
     return [
         Case.of(mechanism.name, variant, backend_name, dtype, size, seed)
-        for size in sizes[kind]
-        for dtype in wanted_dtypes
         for backend_name in wanted_backends
+        for size in mechanism.sizes(kind, backend_name)
+        for dtype in wanted_dtypes
         for variant in wanted_variants
         if backend_name in mechanism.variants[variant]
     ]

@@ -32,10 +32,10 @@ _QUEUE_BYTES = 8  # the two counters of the persistent kernel's queue
 
 
 def _calls(case: Case) -> int:
-    """Launches of one call. The slices of the CUDA kernels are groups of four elements."""
+    """Launches of one call. The slices of the GPU kernels are groups of four elements."""
     if case.variant in ("whole", "persistent"):
         return 1
-    elements = 4 if case.backend == "cuda" else 1
+    elements = 1 if case.backend == "cpu" else 4
     return min(case["chunks"], -(-case["n"] // elements))
 
 
@@ -91,23 +91,28 @@ MECHANISM = Mechanism(
     question="What does it cost to issue the same work in many calls?",
     claims=("A12",),
     variants={
-        "whole": ("cpu", "cuda"),
-        "chunked": ("cpu", "cuda"),
+        "whole": ("cpu", "cuda", "triton"),
+        "chunked": ("cpu", "cuda", "triton"),
         "chunked_python": ("cpu",),
-        "graph": ("cuda",),
-        "persistent": ("cuda",),
+        "graph": ("cuda", "triton"),
+        "persistent": ("cuda", "triton"),
     },
     standard="whole",
     flash="chunked",
     dtypes=("f32",),
     test_sizes=({"n": 1, "chunks": 4}, {"n": 37, "chunks": 8}, {"n": 1000, "chunks": 64}),
     bench_sizes=({"n": 4096, "chunks": 64}, {"n": 262144, "chunks": 64}, {"n": 262144, "chunks": 4096}),
+    gpu_bench_sizes=(
+        {"n": 1 << 20, "chunks": 64},
+        {"n": 1 << 20, "chunks": 1024},
+        {"n": 1 << 26, "chunks": 64},
+    ),
     make_inputs=make_inputs,
     outputs=outputs,
     reference=reference,
     cost=cost,
     ideal_bytes=lambda case: 12 * case["n"],
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "launch")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "launch"), "triton": binder("triton", "launch")},
     stand_in=dict.fromkeys(("chunked", "chunked_python"), "a function call stands in for a kernel launch"),
 )

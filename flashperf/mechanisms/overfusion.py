@@ -21,11 +21,15 @@ from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
+#: How many programs share one sum in split_k, each with a part of it.
+_SPLITS = 4
+
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
     m, d, f, t = case["m"], case["d"], case["f"], case.dtype
     wide = ("gate", "up", "activated", "hidden")
     return {
+        "parts": ArraySpec((_SPLITS, m, d), "f32"),
         "x": ArraySpec((m, d), t),
         "y": ArraySpec((m, d), t),
         **{name: ArraySpec((m, f), t) for name in wide},
@@ -39,6 +43,7 @@ def passes(case: Case) -> list[Pass]:
     """The launches of one call."""
     t, hidden = case.dtype, case["m"] * case["f"]
     flops = 2 * hidden * case["d"]
+    gate_up = Pass(f"gemm_swiglu_{t}_packed", "x w_gate w_up -> hidden", 2 * flops + 5 * hidden)
     down = Pass(f"gemm_{t}_packed", "hidden w_down -> y", flops)
     return {
         "split": [
@@ -48,7 +53,12 @@ def passes(case: Case) -> list[Pass]:
             Pass(f"multiply_{t}", "activated up -> hidden", hidden, flat=True),
             down,
         ],
-        "fused": [Pass(f"gemm_swiglu_{t}_packed", "x w_gate w_up -> hidden", 2 * flops + 5 * hidden), down],
+        "split_k": [
+            gate_up,
+            Pass("partial_product", "hidden w_down -> parts", flops),
+            Pass("add_parts", "parts -> y", (_SPLITS - 1) * case["m"] * case["d"]),
+        ],
+        "fused": [gate_up, down],
         "over": [
             Pass(
                 f"mlp_over_{t}",
@@ -129,7 +139,7 @@ MECHANISM = Mechanism(
     name="overfusion",
     question="When does one kernel for everything lose what it saves?",
     claims=("B6", "B14"),
-    variants=dict.fromkeys(("fused", "split", "over"), ("cpu", "cuda")),
+    variants=dict.fromkeys(("fused", "split", "over"), ("cpu", "cuda", "triton")) | {"split_k": ("triton",)},
     standard="fused",
     flash="over",
     dtypes=("f32", "bf16", "f16"),
@@ -140,12 +150,13 @@ MECHANISM = Mechanism(
         {"m": 17, "d": 64, "f": 48},
     ),
     bench_sizes=({"m": 1, "d": 192, "f": 512}, {"m": 64, "d": 192, "f": 512}),
+    gpu_bench_sizes=({"m": 16, "d": 1024, "f": 2816}, {"m": 2048, "d": 1024, "f": 2816}),
     make_inputs=make_inputs,
     outputs=outputs,
     reference=reference,
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "overfusion")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "overfusion"), "triton": binder("triton", "overfusion")},
     supports=supports,
 )

@@ -35,8 +35,9 @@ _FORMATS = {
     "wmma_f16": ("f16", "f16", "f16"),
     "wmma_bf16": ("bf16", "bf16", "bf16"),
     "plain": ("f32", "f32", "f32"),
+    "fp8": ("e4m3", "e4m3", "bf16"),
 }
-_CUDA_ONLY = ("tf32", "wmma_f16", "wmma_bf16", "plain")
+_CUDA_ONLY = ("wmma_f16", "wmma_bf16", "plain")
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
@@ -119,7 +120,9 @@ MECHANISM = Mechanism(
     question="What does a shorter format gain a matrix product, and what do casts around it cost?",
     claims=("A5", "B15", "A19"),
     variants={
-        **dict.fromkeys(("f32", "bf16", "f16", "cast_churn"), ("cpu", "cuda")),
+        **dict.fromkeys(("f32", "bf16", "f16", "cast_churn"), ("cpu", "cuda", "triton")),
+        "tf32": ("cuda", "triton"),
+        "fp8": ("triton",),
         **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
     },
     standard="f32",
@@ -132,12 +135,13 @@ MECHANISM = Mechanism(
         {"m": 32, "k": 48, "n": 144},
     ),
     bench_sizes=({"m": 1, "k": 1024, "n": 1024}, {"m": 128, "k": 512, "n": 512}),
+    gpu_bench_sizes=({"m": 16, "k": 4096, "n": 4096}, {"m": 4096, "k": 4096, "n": 4096}),
     make_inputs=make_inputs,
     outputs=outputs,
     reference=reference,
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "precision")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "precision"), "triton": binder("triton", "precision")},
     supports=supports,
 )

@@ -52,7 +52,7 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
     known = {"scale": static_scale}
     dynamic = Pass("quantize_rows_f32", "x -> q x_scale", 3 * elements)
     static = Pass(
-        "quantize_rows_static_f32", "x -> q" if on_cpu else "x -> q x_scale", elements, scalars=known
+        "quantize_rows_static_f32", "x -> q x_scale" if case.backend == "cuda" else "x -> q", elements, scalars=known
     )
     fused = Pass("gemm_i8_packed_dequant_f32", f"q {weights} x_scale w_scale -> y", flops + 2 * results)
     split = [
@@ -137,7 +137,8 @@ MECHANISM = Mechanism(
     question="What does INT8 gain a matrix product, once finding the scales is paid for?",
     claims=("A11",),
     variants={
-        **dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda")),
+        **dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda", "triton")),
+        "weight_only": ("triton",),
         **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
     },
     standard="f32",
@@ -145,11 +146,12 @@ MECHANISM = Mechanism(
     dtypes=("f32",),
     test_sizes=({"m": 1, "k": 4, "n": 1}, {"m": 5, "k": 67, "n": 33}, {"m": 18, "k": 128, "n": 70}),
     bench_sizes=({"m": 1, "k": 1024, "n": 1024}, {"m": 128, "k": 512, "n": 512}),
+    gpu_bench_sizes=({"m": 16, "k": 4096, "n": 4096}, {"m": 4096, "k": 4096, "n": 4096}),
     make_inputs=make_inputs,
     outputs=outputs,
     reference=reference,
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "quantization")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "quantization"), "triton": binder("triton", "quantization")},
 )

@@ -29,6 +29,9 @@ _CUDA_ONLY = (
     *("tiled_8", "tiled_16", "tiled_32", "register_64", "register_128", "pipelined"),
 )
 
+#: One thing of ``blocked`` changed, and Triton's autotuner over all of them.
+_TRITON_ONLY = ("wide_block", "few_warps", "one_stage", "ungrouped", "autotuned")
+
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
     m, k, n, t = case["m"], case["k"], case["n"], case.dtype
@@ -95,20 +98,23 @@ MECHANISM = Mechanism(
     claims=("A6", "B16"),
     variants={
         "packed": ("cpu",),
-        **dict.fromkeys(("blocked", "bad_tile", "naive"), ("cpu", "cuda")),
+        **dict.fromkeys(("blocked", "bad_tile"), ("cpu", "cuda", "triton")),
+        "naive": ("cpu", "cuda"),
         **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
+        **dict.fromkeys(_TRITON_ONLY, ("triton",)),
     },
     standard="packed",
     flash="bad_tile",
     dtypes=("f32", "bf16", "f16"),
     test_sizes=({"m": 1, "k": 1, "n": 1}, {"m": 3, "k": 70, "n": 45}, {"m": 33, "k": 65, "n": 97}),
     bench_sizes=({"m": 1, "k": 512, "n": 512}, {"m": 128, "k": 192, "n": 576}),
+    gpu_bench_sizes=({"m": 16, "k": 2048, "n": 2048}, {"m": 2048, "k": 2048, "n": 2048}),
     make_inputs=make_inputs,
     outputs=outputs,
     reference=reference,
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "tiling")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "tiling"), "triton": binder("triton", "tiling")},
     supports=supports,
 )
