@@ -70,9 +70,9 @@ def _triton() -> str:
     for package in ("triton", "torch"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed (pip install 'flashperf[triton]')"
-    if os.environ.get("TRITON_INTERPRET") == "1" or not _no_gpu():
-        return ""
-    return f"{_no_gpu()}; set TRITON_INTERPRET=1 to run Triton's interpreter on CPU tensors"
+    if os.environ.get("TRITON_INTERPRET") == "1" and not _no_gpu():
+        return "TRITON_INTERPRET=1 runs the kernels in Triton's interpreter, which checks them and is never timed"
+    return _no_gpu()
 
 
 BACKENDS: dict[str, Backend] = {
@@ -86,6 +86,11 @@ def backend(name: str) -> Backend:
     if name not in BACKENDS:
         raise UserError(unknown_name("backend", name, BACKENDS))
     return BACKENDS[name]
+
+
+def driver_missing() -> str:
+    """Empty if there is an NVIDIA driver, else what wasn't found; imports nothing."""
+    return _no_gpu()
 
 
 def available(name: str) -> str:

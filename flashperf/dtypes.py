@@ -13,6 +13,7 @@ NUMPY_TYPES: dict[str, np.dtype] = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(np.uint16),
+    "e4m3": np.dtype(np.uint8),
     "i8": np.dtype(np.int8),
     "u8": np.dtype(np.uint8),
     "i32": np.dtype(np.int32),
@@ -27,6 +28,7 @@ UNIT_ROUNDOFF: dict[str, float] = {
     "tf32": 2.0**-11,
     "f16": 2.0**-11,
     "bf16": 2.0**-8,
+    "e4m3": 2.0**-4,
 }
 
 _POISON_BYTE = 0xFF  # NaN in every float type; -1 or 255 in the integers

@@ -18,15 +18,15 @@ import flashperf
 ROOT = Path(__file__).resolve().parent.parent
 #: Lowest first; a module may import its own layer and those before it.
 LAYERS: dict[str, str] = {
-    "pure": "records dtypes suggest units stats attribution roofline check errors",
+    "pure": "records dtypes suggest units stats attribution roofline check errors advice",
     "found and timed": (
         "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
-        "compare comparing worker workers progress noise emulator "
-        "emulator_build machine_code kernels"
+        "compare comparing worker workers progress noise emulator roofs crossover "
+        "emulator_build machine_code"
     ),
-    "mechanisms": "mechanisms cuda",  # a definition binds through its CUDA launches, which read its constants
+    "mechanisms": "mechanisms cuda kernels",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
-    "explain": "explain planted selfcheck",
+    "explain": "explain planted selfcheck scenarios cases claims",
     "out": "report cli commands pytest_plugin benching plots",
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}

@@ -164,15 +164,17 @@ def test_backends_give_reasons() -> None:
         available("cdua")
 
 
-def test_triton_says_how_to_run_it_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_is_there_with_a_gpu_and_without_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     from flashperf import backends
 
     monkeypatch.setattr(backends, "_no_gpu", lambda: "no NVIDIA driver")
     monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: object())
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert "set TRITON_INTERPRET=1" in available("triton")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert available("triton") == "no NVIDIA driver"
+    monkeypatch.setattr(backends, "_no_gpu", lambda: "")
     assert available("triton") == ""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "never timed" in available("triton")
     monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
     assert available("triton") == "triton is not installed (pip install 'flashperf[triton]')"
 

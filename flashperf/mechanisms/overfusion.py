@@ -7,6 +7,11 @@ A SwiGLU MLP, (silu(x @ gate) * (x @ up)) @ down:
 - over: one kernel that carries each row through all three products, the hidden row in a scratch of the kernel, as
   fully fused MLPs do (tiny-cuda-nn). Rows are the only axis left to work on in parallel, so weights are read again for
   every row and there is nothing to block in registers
+
+With Triton there is also:
+
+- split_k: as fused, the sums of the last product in four parts, which one more kernel adds up: more programs where
+  rows are few
 """
 
 from __future__ import annotations
@@ -22,14 +27,16 @@ from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
 #: How many programs share one sum in split_k, each with a part of it.
-_SPLITS = 4
+SPLITS = 4
+#: The d up to which Triton's one kernel keeps the sums of its rows in registers.
+WIDEST_TRITON_ROW = 1024
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
     m, d, f, t = case["m"], case["d"], case["f"], case.dtype
     wide = ("gate", "up", "activated", "hidden")
     return {
-        "parts": ArraySpec((_SPLITS, m, d), "f32"),
+        "parts": ArraySpec((SPLITS, m, d), "f32"),
         "x": ArraySpec((m, d), t),
         "y": ArraySpec((m, d), t),
         **{name: ArraySpec((m, f), t) for name in wide},
@@ -56,7 +63,7 @@ def passes(case: Case) -> list[Pass]:
         "split_k": [
             gate_up,
             Pass("partial_product", "hidden w_down -> parts", flops),
-            Pass("add_parts", "parts -> y", (_SPLITS - 1) * case["m"] * case["d"]),
+            Pass("add_parts", "parts -> y", (SPLITS - 1) * case["m"] * case["d"]),
         ],
         "fused": [gate_up, down],
         "over": [
@@ -127,7 +134,9 @@ def tolerance(case: Case) -> Tolerance:
 
 
 def supports(case: Case) -> str:
-    """The one CUDA kernel keeps its rows, hidden ones included, in the shared memory of a block."""
+    """The one CUDA kernel keeps its rows, hidden ones included, in the shared memory of a block; Triton's its sums."""
+    if case.backend == "triton" and case.variant == "over" and case["d"] > WIDEST_TRITON_ROW:
+        return f"Triton's one kernel keeps a row's sums in registers: d up to {WIDEST_TRITON_ROW}"
     if case.backend == "cuda":
         from flashperf.cuda.overfusion import why_not
 

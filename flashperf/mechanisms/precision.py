@@ -11,14 +11,21 @@ With CUDA f32 is computed by the FMA units, bf16 and f16 by Tensor Cores, and th
 - tf32: f32 in memory, rounded to 11 bits of significand on the way into the Tensor Cores
 - wmma_f16, wmma_bf16: Tensor Cores through the warp-matrix interface, no tiles in shared memory
 - plain: f32, one element of y per thread
+
+With Triton tf32 is there too, and:
+
+- fp8: e4m3 operands, each scaled as a whole so that its largest magnitude is the format's; the result in bf16
 """
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 
 import numpy as np
 
+from flashperf.backends import driver_missing
 from flashperf.dtypes import aligned_copy
 from flashperf.mechanisms import _passes, _products
 from flashperf.mechanisms._elsewhere import binder
@@ -112,7 +119,18 @@ def supports(case: Case) -> str:
     """A warp's matrices are 16 x 16 x 16, and this variant has no code for what lies beyond the last one."""
     if case.variant.startswith("wmma") and any(case[size] % 16 for size in "mkn"):
         return "the WMMA product takes sizes that are multiples of 16"
-    return ""
+    return _no_fp8() if case.variant == "fp8" else ""
+
+
+@functools.cache
+def _no_fp8() -> str:
+    """Products of e4m3 came with sm_89; Triton's interpreter has them on any CPU."""
+    if driver_missing() or os.environ.get("TRITON_INTERPRET") == "1":
+        return ""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return "" if (major, minor) >= (8, 9) else f"products of e4m3 need sm_89, this GPU is sm_{major}{minor}"
 
 
 MECHANISM = Mechanism(

@@ -11,6 +11,10 @@ With CUDA the product runs on Tensor Cores (IMMA), the weight lies transposed, a
 - int8_static_split: as int8_static, with the scaling back as a kernel of its own
 - int8_dp4a: as int8_dynamic, the product by dp4a: four multiply-adds an instruction, no Tensor Cores
 - plain: as int8_dynamic, an element of the product per thread
+
+With Triton there is also:
+
+- weight_only: weights in INT8, widened inside the product; x is rounded to bf16 for it, no unit multiplies in INT8
 """
 
 from __future__ import annotations
@@ -52,7 +56,10 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
     known = {"scale": static_scale}
     dynamic = Pass("quantize_rows_f32", "x -> q x_scale", 3 * elements)
     static = Pass(
-        "quantize_rows_static_f32", "x -> q x_scale" if case.backend == "cuda" else "x -> q", elements, scalars=known
+        "quantize_rows_static_f32",
+        "x -> q x_scale" if case.backend == "cuda" else "x -> q",
+        elements,
+        scalars=known,
     )
     fused = Pass("gemm_i8_packed_dequant_f32", f"q {weights} x_scale w_scale -> y", flops + 2 * results)
     split = [
@@ -65,6 +72,7 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
         "int8_dynamic_fused": [dynamic, fused],
         "int8_static": [static, fused],
         "int8_static_split": [static, *split],
+        "weight_only": [Pass("gemm_weight_only", "x packed w_scale -> y", flops + results)],
     }[case.variant]
 
 
@@ -137,7 +145,9 @@ MECHANISM = Mechanism(
     question="What does INT8 gain a matrix product, once finding the scales is paid for?",
     claims=("A11",),
     variants={
-        **dict.fromkeys(("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda", "triton")),
+        **dict.fromkeys(
+            ("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda", "triton")
+        ),
         "weight_only": ("triton",),
         **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
     },
@@ -153,5 +163,9 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "quantization"), "triton": binder("triton", "quantization")},
+    bind={
+        "cpu": bind_cpu,
+        "cuda": binder("cuda", "quantization"),
+        "triton": binder("triton", "quantization"),
+    },
 )

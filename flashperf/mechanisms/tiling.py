@@ -11,6 +11,12 @@ With CUDA, in f32, blocked is the pipelined kernel of 128 x 128 tiles and bad_ti
 - register_64, register_128: 4 x 4 and 8 x 8 elements per thread, from tiles of that many rows and columns
 - pipelined: the same with copies into shared memory that run ahead of the products (cp.async)
 - uncoalesced, bank_conflicts: neighbouring threads a row apart in memory; in shared memory, in the same bank
+
+With Triton, in any dtype, blocked is 128 x 128 (f32: 64 x 64), bad_tile 16 x 16, and there are:
+
+- wide_block, few_warps, one_stage, ungrouped: one thing of blocked changed each: columns, warps, loads in flight, the
+  order of programs that shares operands in L2
+- autotuned: Triton's autotuner over all of these; what it tried and took goes into the record
 """
 
 from __future__ import annotations

@@ -1,0 +1,170 @@
+"""quantization: int8 products with a scale per row of activations (per token) and per column of weights.
+
+Around the product stand the largest magnitude of each row, the rounding, and the way back from int32 to floats; each a
+kernel of its own, or the last in the product's epilogue. ``weight_only`` keeps activations and rounds only weights:
+fewer bytes, no faster units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from flashperf.kernels import _launch
+from flashperf.kernels._elementwise import LONGEST_ROW, row_blocks
+from flashperf.kernels._launch import Launch, TritonCall, ceil_div
+from flashperf.kernels._products import BLOCKS, ROW_BLOCKS, dot, grouped_block, product
+from flashperf.mechanisms.quantization import quantize_columns, static_scale
+from flashperf.records import Arrays, Case
+
+VARIANTS = ("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static", "weight_only")
+
+#: Rows, columns, depth: int8 operands are half as wide as 16-bit ones, so a block is twice as deep.
+_BLOCKS = BLOCKS | {"BLOCK_K": 128}
+_ROWS = ROW_BLOCKS | {"BLOCK_K": 128}
+#: x is rounded to bf16 and w widened on the way to the product, in registers.
+_MIXED_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 4, "num_stages": 3}
+_MIXED_ROWS = ROW_BLOCKS | {"BLOCK_K": 64}
+
+
+@triton.jit
+def round_to_even(x):
+    """f32 -> int8, nearest, ties to even, kept to -127..127: adding 1.5 * 2^23 leaves no bits for a fraction."""
+    kept = tl.minimum(tl.maximum(x, -127.0), 127.0)
+    return ((kept + 12582912.0) - 12582912.0).to(tl.int8)
+
+
+@triton.jit
+def quantize_rows(x, q, x_scale, k, BLOCK: tl.constexpr):
+    """x[m,k] -> q[m,k] int8, x_scale[m] = largest magnitude / 127 (1 for a row of zeros)."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < k
+    value = tl.load(x + row * k + column, mask=inside, other=0.0).to(tl.float32)
+    peak = tl.max(tl.abs(value), 0)
+    scale = tl.where(peak > 0.0, peak / 127.0, 1.0)
+    tl.store(q + row * k + column, round_to_even(value / scale), mask=inside)
+    tl.store(x_scale + row, scale)
+
+
+@triton.jit
+def quantize_known(x, q, n, scale, BLOCK: tl.constexpr):
+    """x[n] -> q[n] int8 by one scale for all: no reduction, no second look."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(q + at, round_to_even(value / scale), mask=inside)
+
+
+@triton.jit
+def dequantize(total, x_scale, w_scale, y, n, BLOCK: tl.constexpr):
+    """total[m,n] int32, x_scale[m], w_scale[n] -> y[m,n]"""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < n
+    value = tl.load(total + row * n + column, mask=inside, other=0).to(tl.float32)
+    scale = tl.load(x_scale + row) * tl.load(w_scale + column, mask=inside, other=0.0)
+    tl.store(y + row * n + column, (value * scale).to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def scaled_product(
+    x, w, x_scale, w_scale, y, m, n, k, w_row, w_column,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+    WEIGHT_ONLY: tl.constexpr,
+):  # fmt: skip
+    """x[m,k], w[k,n] int8 with strides (w_row, w_column), w_scale[n] -> y[m,n] = x w w_scale.
+
+    x is int8 with x_scale[m]; with WEIGHT_ONLY it is a float, rounded to bf16, and x_scale isn't read.
+    """
+    block_m, block_n = grouped_block(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), GROUP)
+    rows = block_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = block_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    x_at = x + rows[:, None].to(tl.int64) * k + depth[None, :]
+    w_at = w + depth[:, None].to(tl.int64) * w_row + columns[None, :].to(tl.int64) * w_column
+    in_rows = rows < m
+    in_columns = columns < n
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32 if WEIGHT_ONLY else tl.int32)
+    for done in range(0, k, BLOCK_K):
+        a = tl.load(x_at, mask=in_rows[:, None] & (depth[None, :] < k - done), other=0.0)
+        b = tl.load(w_at, mask=(depth[:, None] < k - done) & in_columns[None, :], other=0.0)
+        if WEIGHT_ONLY:
+            total = dot(a.to(tl.bfloat16), b.to(tl.float32).to(tl.bfloat16), total, "ieee")
+        else:
+            total = dot(a, b, total, "ieee")
+        x_at += BLOCK_K
+        w_at += BLOCK_K * w_row
+    value = total.to(tl.float32) * tl.load(w_scale + columns, mask=in_columns, other=0.0)[None, :]
+    if not WEIGHT_ONLY:
+        value = value * tl.load(x_scale + rows, mask=in_rows, other=0.0)[:, None]
+    y_at = y + rows[:, None].to(tl.int64) * n + columns[None, :]
+    tl.store(y_at, value.to(y.dtype.element_ty), mask=in_rows[:, None] & in_columns[None, :])
+
+
+def _scaled(x: torch.Tensor, arrays: Mapping[str, torch.Tensor], weight_only: bool = False) -> Launch:
+    w, y = arrays["w"], arrays["y"]
+    (m, k), n = x.shape, w.shape[1]
+    few = m <= 16
+    meta = (_MIXED_ROWS if few else _MIXED_BLOCKS) if weight_only else (_ROWS if few else _BLOCKS)
+    x_scale = arrays["w_scale" if weight_only else "x_scale"]
+    args = (x, w, x_scale, arrays["w_scale"], y, m, n, k, w.stride(0), w.stride(1))
+    grid = (ceil_div(m, meta["BLOCK_M"]) * ceil_div(n, meta["BLOCK_N"]),)
+    return Launch(scaled_product, grid, args, meta | {"WEIGHT_ONLY": weight_only})
+
+
+def launches(variant: str, arrays: Mapping[str, torch.Tensor], known_scale: float = 1.0) -> Sequence[Launch]:
+    """The launches on x[m,k], w (int8, lying transposed), w_scale -> y; q, x_scale and total lie between them."""
+    x, y = arrays["x"], arrays["y"]
+    if variant == "f32":
+        return [product(x, arrays["w"], y)]
+    if variant == "weight_only":
+        return [_scaled(x, arrays, weight_only=True)]
+    q, x_scale, (m, k) = arrays["q"], arrays["x_scale"], x.shape
+    if k > LONGEST_ROW:
+        raise ValueError(f"one program keeps a row of x: at most {LONGEST_ROW} columns, not {k}")
+    if variant == "int8_static":
+        meta = {"BLOCK": 1024, "num_warps": 4}
+        known = Launch(quantize_known, (ceil_div(m * k, 1024),), (x, q, m * k, known_scale), meta)
+        return [known, _scaled(q, arrays)]
+    quantize = Launch(quantize_rows, (m,), (x, q, x_scale, k), row_blocks(k))
+    if variant == "int8_dynamic_fused":
+        return [quantize, _scaled(q, arrays)]
+    total, n = arrays["total"], y.shape[1]
+    args = (total, x_scale, arrays["w_scale"], y, n)
+    return [
+        quantize,
+        product(q, arrays["w"], total, blocks=_ROWS if m <= 16 else _BLOCKS),
+        Launch(dequantize, (m, ceil_div(n, 1024)), args, {"BLOCK": 1024, "num_warps": 4}),
+    ]
+
+
+def scratch(variant: str, m: int, k: int, n: int) -> Arrays:
+    """What lies between the kernels."""
+    made: Arrays = {}
+    if variant.startswith("int8"):
+        made = {"q": _launch.scratch((m, k), "i8"), "x_scale": _launch.scratch((m,), "f32")}
+    if variant == "int8_dynamic":
+        made["total"] = _launch.scratch((m, n), "i32")
+    return made
+
+
+def bind_triton(case: Case, inputs: Arrays, outputs: Arrays) -> TritonCall:
+    """Bind a case: inputs x and w in f32, output y; weights are quantised here, once, and turned.
+
+    8-bit operands of the matrix units lie along k.
+    """
+    between = scratch(case.variant, case["m"], case["k"], case["n"])
+    if case.variant == "f32":
+        return _launch.bind(lambda arrays: launches("f32", arrays), inputs, outputs)
+    values, w_scale = quantize_columns(inputs["w"])
+    known = static_scale(case)
+    if case.variant == "int8_static":
+        between["x_scale"] = np.full(case["m"], known, np.float32)
+    turned = _launch.tensor("w", np.ascontiguousarray(values.T)).t()
+    operands = {"x": inputs["x"], "w": turned, "w_scale": w_scale}
+    return _launch.bind(lambda arrays: launches(case.variant, arrays, known), operands, outputs, between)
