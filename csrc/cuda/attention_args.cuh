@@ -22,7 +22,7 @@ struct Attention {
 
   DEVICE Range keys_of(int row) const {
     if (row >= m) return {-1, t, 0};
-    const int s = slot[row], p = position[row];
+    const int s = slot[row], p = position ? position[row] : 0;
     if (s < 0 || s >= slots || p < 0) return {-1, t, 0};
     if (mask) return {s, 0, length()};
     return {s, window > 0 ? max(0, p + 1 - window) : 0, min(p + 1, t)};

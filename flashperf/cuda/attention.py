@@ -32,7 +32,8 @@ def _arguments(arrays: Mapping[str, Any], window: int, scale: float, mask: Any) 
     return (q, k, arrays["v"], arrays["slot"], arrays["position"], mask, *sizes, np.float32(scale))
 
 
-def _online(dtype: str, args: tuple[Any, ...], y: Any) -> Launch:
+def online_launch(dtype: str, args: tuple[Any, ...], y: Any) -> Launch:
+    """The online kernel for y[m,heads,e], whose arguments are ``args`` and y: by rows in f32, by tiles else."""
     m, heads, e = y.shape
     if dtype == "f32":
         return Launch("online_f32", (ceil_div(m, _ROW_WARPS), heads), (32 * _ROW_WARPS,), (*args, y))
@@ -56,7 +57,7 @@ def launches(
     if variant != "materialised":
         mask = arrays["mask"] if variant == "window_as_mask" else None
         limit = window if variant == "window" else 0
-        return [_online(dtype, _arguments(arrays, limit, scale, mask), y)]
+        return [online_launch(dtype, _arguments(arrays, limit, scale, mask), y)]
     scores, mask = arrays["scores"], arrays["mask"]
     t, threads = scores.shape[2], (32 * _ROW_WARPS,)
     grid, rows = (ceil_div(m, _ROW_WARPS), heads), m * heads

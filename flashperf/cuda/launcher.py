@@ -62,11 +62,13 @@ class EmulatedCall:
         self.launches = tuple(launches)
         #: Whose turn it is: ``forward``, ``reverse`` or ``random:SEED``. May be set between calls.
         self.order = order
-        self._module = emulated_module(mechanism)
+        #: Which ``.cu`` file they are of. It is built when the call is first made: who only reads launches needs no g++.
+        self.mechanism = mechanism
 
     def __call__(self) -> None:
+        module = emulated_module(self.mechanism)
         for launch in self.launches:
-            self._module.run(launch, self.order)
+            module.run(launch, self.order)
 
     def upload(self) -> None:
         """Nothing to do: the arrays are the host's."""
@@ -133,6 +135,13 @@ class GraphCall(GpuCall):
 
     def __call__(self) -> None:
         self._graph.launch(stream=_current_stream())
+
+
+def call(mechanism: str, launches: Sequence[Launch]) -> EmulatedCall | GpuCall:
+    """Launches on arrays that lie where the kernels run: CuPy's on a GPU, NumPy's for the emulator."""
+    if available("cuda"):
+        return EmulatedCall(mechanism, launches)
+    return GpuCall(mechanism, launches, [], [])
 
 
 def _current_stream() -> Any:

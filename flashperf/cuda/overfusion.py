@@ -52,6 +52,11 @@ def _tiled(name: str, dtype: str, columns: int, args: tuple[Any, ...]) -> Launch
     return Launch(f"{name}_{dtype}{suffix}", grid, (threads,), (*args, *sizes), shared_bytes)
 
 
+def gate_up(dtype: str, x: Any, gate: Any, up: Any, h: Any) -> Launch:
+    """h[m,f] = silu(x gate) * (x up), in one kernel."""
+    return _tiled("gate_up", dtype, _TILE // 2, (x, gate, up, h))
+
+
 def launches(variant: str, dtype: str, arrays: Mapping[str, Any]) -> list[Launch]:
     """The launches of a variant; ``split`` needs the scratch g, u, s and h [m,f], ``fused`` h."""
     x, gate, up, down, y = (arrays[name] for name in ("x", "gate", "up", "down", "y"))
@@ -66,7 +71,7 @@ def launches(variant: str, dtype: str, arrays: Mapping[str, Any]) -> list[Launch
     h = arrays["h"]
     last = _tiled("product", dtype, _TILE, (h, down, y))
     if variant == "fused":
-        return [_tiled("gate_up", dtype, _TILE // 2, (x, gate, up, h)), last]
+        return [gate_up(dtype, x, gate, up, h), last]
     g, u, s = arrays["g"], arrays["u"], arrays["s"]
     count, grid = np.int64(g.size), (ceil_div(g.size, _THREADS),)
     return [
