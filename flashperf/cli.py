@@ -18,6 +18,7 @@ import typer
 
 from flashperf.commands import bench, machine, selfcheck
 from flashperf.commands.explain import explain
+from flashperf.commands.report import report
 from flashperf.errors import EXIT_BAD_ARGUMENTS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 
 HELP = "Explain by measurement why the fast variant of a model is slow."
@@ -31,6 +32,7 @@ def build() -> typer.Typer:
     app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     passes_on = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command()(interruptible(explain))
+    app.command()(interruptible(report))
     app.command(context_settings=passes_on)(interruptible(bench.bench))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))

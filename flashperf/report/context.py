@@ -33,7 +33,7 @@ KINDS = {"slows": "slows", "helps": "helps", "can't tell": "unclear"}
 def verdict(explanation: Explanation, warning: str) -> dict[str, Any]:
     """What stands at the top: subject, the ratio and what it rests on, the reasons, a warning."""
     found = explanation.attribution
-    ratio = _pair(found.total, decimals(found), "×")
+    ratio = pair(found.total, decimals(found), "×")
     level = f"{found.total.confidence * 100:.3g} % interval {ratio['interval']}"
     basis = [level if bounded(found.total) else "no interval yet"]
     basis.append(worked(found))
@@ -63,7 +63,7 @@ def metrics(rows: Sequence[Metric]) -> dict[str, Any]:
                 "unit": unit,
                 "standard": quantity(metric.standard, divisor, places) if metric.standard else "",
                 "flash": quantity(metric.flash, divisor, places) if metric.flash else "",
-                "ratio": _pair(metric.ratio) if metric.ratio else None,
+                "ratio": pair(metric.ratio) if metric.ratio else None,
                 "verdict": verdict,
                 "kind": {"better": "helps", "worse": "slows"}.get(verdict, "unclear"),
                 "note": clean(metric.note),
@@ -72,7 +72,7 @@ def metrics(rows: Sequence[Metric]) -> dict[str, Any]:
     return {"rows": table}
 
 
-def _pair(interval: Interval, places: int = 2, sign: str = "") -> dict[str, str]:
+def pair(interval: Interval, places: int = 2, sign: str = "") -> dict[str, str]:
     """A value and its interval as two strings, so that the page can set the interval smaller."""
     if math.isnan(interval.value):
         return {"value": "–", "interval": ""}
@@ -100,7 +100,7 @@ def attribution(explanation: Explanation) -> dict[str, Any]:
     return {
         "rows": rows,
         "axis": axis_svg(axis),
-        "total": _pair(found.total, places, "×"),
+        "total": pair(found.total, places, "×"),
         "with_percent": with_percent,
         "several": several,
         "of_what": "log speed-up" if gain else "log slowdown",
@@ -128,10 +128,10 @@ def _row(share: Share, places: int, axis: Axis, several: bool) -> dict[str, Any]
         row |= {
             "kind": kind,
             "effect": effect(share.share),
-            "share": _pair(share.share, places, "×"),
+            "share": pair(share.share, places, "×"),
             "percent": percent(share.percent).replace("-", "−"),
-            "alone": _pair(share.alone, places),
-            "on_top": _pair(share.on_top, places),
+            "alone": pair(share.alone, places),
+            "on_top": pair(share.on_top, places),
             "ranges": range_svg(axis, [Mark(css, label, interval) for label, interval, css in lanes]),
         }
     return row
@@ -193,10 +193,10 @@ def predicted(found: Attribution) -> dict[str, Any]:
         rows.append(
             {
                 "switch": clean(share.switch),
-                "measured": _pair(share.share, places),
-                "warm": _pair(share.predicted, places),
-                "cold": _pair(share.predicted_cold, places) if share.predicted_cold else None,
-                "unexplained": _pair(share.unexplained, places) if share.unexplained else None,
+                "measured": pair(share.share, places),
+                "warm": pair(share.predicted, places),
+                "cold": pair(share.predicted_cold, places) if share.predicted_cold else None,
+                "unexplained": pair(share.unexplained, places) if share.unexplained else None,
                 "telling": share.unexplained is not None and effect(share.unexplained) != UNCLEAR,
                 "ranges": range_svg(axis, marks),
             }

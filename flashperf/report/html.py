@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network, no script, no second file.
+"""The report as one HTML page that needs nothing else: no network, no second file; all is there without its script.
 
 A page is a list of sections; each names its template and its data. What other commands add (rooflines,
 crossovers, claims, a comparison) is another ``Section``.
@@ -7,8 +7,10 @@ crossovers, claims, a comparison) is another ``Section``.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import gzip
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from markupsafe import Markup
 
 from flashperf.records import Explanation
 from flashperf.report import context
+from flashperf.report.as_csv import csv_tables
 from flashperf.report.as_json import to_json
 from flashperf.report.numbers import clean
 from flashperf.report.words import headline, noise_reason
@@ -34,12 +37,16 @@ MAX_EMBEDDED_BYTES = (
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its anchor, its heading, the template that draws it, and the template's data."""
+    """A part of the page: its anchor, its heading, the template that draws it, and the template's data.
+
+    label: what the navigation calls it, if that isn't the anchor
+    """
 
     anchor: str
     title: str
     template: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
 
 
 @functools.cache
@@ -61,11 +68,30 @@ def render_page(title: str, verdict: Mapping[str, Any], sections: Sequence[Secti
     """The page: the verdict (``context.verdict``), then the sections in order; the templates escape."""
     templates = _templates()
     bodies = [(s, Markup(templates.get_template(s.template).render(**s.data))) for s in sections]
-    return templates.get_template("report.html.j2").render(title=title, sections=bodies, **verdict)
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # no other script may run
+    return templates.get_template("report.html.j2").render(
+        title=title, sections=bodies, script=Markup(script), script_hash=f"sha256-{digest}", **verdict
+    )
 
 
-def explanation_sections(explanation: Explanation, record: bytes = b"") -> list[Section]:
-    """The sections of one explanation; parts that were not measured are left out."""
+def explanation_sections(explanation: Explanation, record: bytes = b"", run: str = "") -> list[Section]:
+    """The sections of one explanation; parts that were not measured are left out.
+
+    ``run``: what tells its anchors and headings apart where the page holds several runs.
+    """
+    sections = _sections(explanation, record, f"waterfall{run}")
+    if not run:
+        return sections
+    return [
+        dataclasses.replace(
+            s, anchor=f"{s.anchor}-{run}", title=f"Run {run}: {s.title}", label=f"{run}: {s.anchor}"
+        )
+        for s in sections
+    ]
+
+
+def _sections(explanation: Explanation, record: bytes, prefix: str) -> list[Section]:
     attribution = explanation.attribution
     active = [share for share in attribution.shares if share.active]
     sections = []
@@ -73,7 +99,7 @@ def explanation_sections(explanation: Explanation, record: bytes = b"") -> list[
         data = context.metrics(explanation.metrics)
         sections.append(Section("metrics", "Standard against Flash", "metrics.html.j2", data))
     if active:
-        data = {"picture": _waterfall(explanation)}
+        data = {"picture": _waterfall(explanation, prefix)}
         sections.append(
             Section("waterfall", "From Standard to Flash, step by step", "waterfall.html.j2", data)
         )
@@ -103,18 +129,21 @@ def html_report(explanation: Explanation, record_lines: Iterable[str] = (), warn
     return render_page(headline(explanation), verdict, explanation_sections(explanation, record))
 
 
-def _waterfall(explanation: Explanation) -> Markup:
-    """The waterfall as inline SVG in the page's colours."""
+def _waterfall(explanation: Explanation, prefix: str) -> Markup:
+    """The waterfall as inline SVG in the page's colours; ``prefix`` keeps its ids apart from others."""
     from flashperf.plots.style import themed
     from flashperf.plots.waterfall import waterfall_svg
 
-    return Markup(themed(waterfall_svg(explanation), "waterfall"))
+    return Markup(themed(waterfall_svg(explanation), prefix))
 
 
 def _downloads(explanation: Explanation, record: bytes) -> list[dict[str, Any]]:
-    """Links that hold their own file: the summary as JSON, and the record of raw samples as gzip."""
+    """Links that hold their own file: the tables as CSV, all as JSON, the record of raw samples as gzip."""
     summary = json.dumps(to_json(explanation), indent=1, ensure_ascii=False).encode()
     files = [("flashperf-summary.json", "application/json", "Every number on this page, as JSON", summary)]
+    for name, table in csv_tables(explanation).items():
+        what = name.partition(".")[0]
+        files.append((f"flashperf-{name}", "text/csv", f"The table of the {what}, as CSV", table.encode()))
     lines = record.count(b"\n")
     if record:
         packed = gzip.compress(record, mtime=0)
