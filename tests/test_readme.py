@@ -14,7 +14,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_the_tables_are_what_the_command_prints() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "update_readme.py"), "--check"]
+    command = [sys.executable, str(ROOT / "tools" / "update_docs.py"), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -29,9 +29,16 @@ def test_pictures_are_redrawn_byte_for_byte(tmp_path: Path) -> None:
 
 
 def test_links_and_files_exist() -> None:
-    for name in ("README.md", "CONTRIBUTING.md"):
-        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
-            assert (ROOT / target).exists(), f"{name} links to {target}"
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        anchors = {
+            re.sub(r"[^\w-]", "", h.lower().replace(" ", "-")) for h in re.findall(r"^#+ (.+)$", text, re.M)
+        }
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            file, _, anchor = target.partition("#")
+            if "://" not in target:
+                assert not file or (page.parent / file).exists(), f"{page.name} links to {file}"
+                assert file or anchor in anchors, f"{page.name} has no heading {anchor}"
 
 
 @pytest.mark.slow

@@ -40,7 +40,10 @@ def env(as_json: Json = False) -> int:
     return 0
 
 
-def mechanisms(as_json: Json = False) -> int:
+def mechanisms(
+    as_json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the catalogue as Markdown.")] = False,
+) -> int:
     """List the mechanisms and their variants.
 
     For each: its variants, the standard one first, the claims that it bears on, and its question.
@@ -51,6 +54,11 @@ def mechanisms(as_json: Json = False) -> int:
     from flashperf.registry import mechanisms as all_mechanisms
     from flashperf.report import console_for
 
+    if markdown:
+        from flashperf.report.catalogue import catalogue
+
+        print(catalogue())
+        return 0
     rows = [
         {
             "name": found.name,
