@@ -136,10 +136,10 @@ def _row(change: Change, unit: str, texts: dict[str, str]) -> dict[str, Any]:
 
 
 def _reading(ratio: Interval | None) -> str:
-    """``larger``, ``smaller``, ``same`` for exact values, or that it can't be told."""
+    """``larger``, ``smaller``, ``same`` for exact values, or that no change is clear."""
     if ratio is None:
         return ""
     if ratio.low == ratio.high == 1:
         return "same"
     verdict = effect(ratio)
-    return UNCLEAR if verdict == UNCLEAR else "larger" if ratio.low > 1 else "smaller"
+    return "no clear change" if verdict == UNCLEAR else "larger" if ratio.low > 1 else "smaller"
