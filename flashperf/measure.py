@@ -10,8 +10,9 @@ import numpy as np
 import threadpoolctl
 
 from flashperf.blocks import Block, BlockRunner, CacheSweep
-from flashperf.disturbance import Probe, SystemProbe
+from flashperf.disturbance import Probe
 from flashperf.environment import last_level_cache_bytes
+from flashperf.gpu.clock import DeviceClock, DeviceSweep, clock_for, probe_for
 from flashperf.problem import CaseError, Problem, UnavailableError, WrongResult, load_problem
 from flashperf.records import Arrays, Case, Check, Environment, Measurement, Mechanism
 from flashperf.suggest import unknown_name
@@ -94,7 +95,7 @@ def measure_pair(
     rng: np.random.Generator,
     *,
     cache: str = "warm",
-    clock: Clock = SYSTEM_CLOCK,
+    clock: Clock | None = None,
     probe: Probe | None = None,
     environment: Environment | None = None,
 ) -> tuple[Measurement, Measurement, list[float]]:
@@ -103,16 +104,18 @@ def measure_pair(
     The budget is wall seconds, inputs, references and checks included. Returns both measurements (per-call
     seconds) and a log(time b / time a) per block. They are of this one process: an interval over the blocks
     says nothing about other processes (``compare`` and the gate use several). Outputs are checked before
-    the timing, and those of the last block after it. Raises WrongResult, CaseError, UnavailableError.
+    the timing, and those of the last block after it. Cases that run on a GPU are timed by its events
+    unless a clock is given. Raises WrongResult, CaseError, UnavailableError.
     """
     if cache not in ("warm", "cold"):
         raise CaseError(unknown_name("cache state", cache, ("warm", "cold")))
+    clock = clock or clock_for(case_a.backend)
     start_ns = clock.wall_ns()
     bound = bind_case(mechanism, case_a, clock), bind_case(mechanism, case_b, clock)
-    sweep = CacheSweep(last_level_cache_bytes()) if cache == "cold" else None
+    sweep = _sweep(clock) if cache == "cold" else None
     calls = (1, 1) if sweep else _calls_per_sample(bound, clock, budget_s / MOST_SAMPLES)
     sides = _FreshCall(bound[0].problem), _FreshCall(bound[1].problem)
-    runner = BlockRunner(sides, calls, rng, sweep, clock, probe or SystemProbe())
+    runner = BlockRunner(sides, calls, rng, sweep, clock, probe or probe_for(clock))
     blocks: list[Block] = []
     while True:
         block_ns = clock.wall_ns()
@@ -127,6 +130,13 @@ def measure_pair(
         _measurement(bound[n], blocks, "AB"[n], calls[n], clock.name, state, environment) for n in range(2)
     )
     return a, b, [block.log_ratio for block in blocks]
+
+
+def _sweep(clock: Clock) -> CacheSweep | DeviceSweep:
+    """What empties the caches of the machine, or of the device that the clock times."""
+    return (
+        DeviceSweep(clock.device) if isinstance(clock, DeviceClock) else CacheSweep(last_level_cache_bytes())
+    )
 
 
 def _calls_per_sample(bound: tuple[Bound, Bound], clock: Clock, least_s: float) -> tuple[int, int]:

@@ -21,8 +21,8 @@ LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice",
     "found and timed": (
         "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
-        "compare comparing worker workers progress noise emulator roofs crossover "
-        "emulator_build machine_code"
+        "compare comparing worker workers progress deadline noise emulator roofs crossover "
+        "emulator_build machine_code gpu"
     ),
     "mechanisms": "mechanisms cuda kernels",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",

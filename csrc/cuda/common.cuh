@@ -186,6 +186,18 @@ DEVICE unsigned to_tf32(float value) {
 #endif
 }
 
+/// Nanoseconds of a clock that all SMs share; it ticks coarsely. Emulated, a millisecond passes per reading.
+DEVICE long long global_time_ns() {
+#ifdef FLASHPERF_EMULATE
+  static long long readings = 0;
+  return ++readings * 1000000;
+#else
+  long long now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+#endif
+}
+
 // ---- one value per lane
 // --------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ Never run on a GPU so far.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +96,7 @@ class CupyDevice:
             run()
             event.record(self.stream)
         events[-1].synchronize()
-        pairs = zip(events, events[1:], strict=False)
+        pairs = itertools.pairwise(events)
         return np.array([round(cupy.cuda.get_elapsed_time(a, b) * 1e6) for a, b in pairs], np.int64)
 
     def flush_cache(self) -> None:
