@@ -99,7 +99,7 @@ class BuildKernels(build_ext):
             objects = [str(target) for job_level, _, target, _ in jobs if job_level == level]
             library = folder / f"{level}.so"
             linked = library.with_suffix(".so.new")
-            subprocess.run([cxx, "-shared", *flags, *objects, "-o", str(linked)], check=True)
+            subprocess.run([cxx, "-shared", "-pthread", *flags, *objects, "-o", str(linked)], check=True)
             linked.replace(library)  # never overwrite in place: a running process has the old one mapped
 
 
@@ -123,7 +123,9 @@ setup(
     packages=[*find_packages(include=["flashperf", "flashperf.*"]), "flashperf.kernels", "flashperf.plots"],
     package_dir={"flashperf.kernels": "kernels", "flashperf.plots": "plots"},
     ext_modules=[
-        Pybind11Extension("flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl"])
+        Pybind11Extension(
+            "flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl", "pthread"]
+        )
     ],
     cmdclass={"build_ext": BuildKernels},
 )

@@ -10,6 +10,7 @@ import numpy as np
 from flashperf.cuda import launcher
 from flashperf.cuda.launcher import ceil_div
 from flashperf.emulator import Launch
+from flashperf.mechanisms.cache import parts
 from flashperf.records import Arrays, Case
 
 VARIANTS = ("chunked", "whole")
@@ -20,14 +21,12 @@ _THREADS = 256
 def launches(variant: str, arrays: Mapping[str, Any], chunk: int) -> list[Launch]:
     """The launches on x[n], t[n] (scratch), y[n], f32: 2 for ``whole``, else 2 per ``chunk`` elements."""
     x, t, y = arrays["x"], arrays["t"], arrays["y"]
-    n = x.shape[0]
-    size = n if variant == "whole" else 4 * ceil_div(min(chunk, n), 4)
     made = []
-    for first in range(0, n, size):
-        count = min(size, n - first)
-        grid, part = (ceil_div(count, 4 * _THREADS),), (np.int64(first), np.int32(count))
-        made.append(Launch("produce", grid, (_THREADS,), (x, t, *part)))
-        made.append(Launch("consume", grid, (_THREADS,), (t, x, y, *part)))
+    for part in parts(variant, x.shape[0], chunk):
+        count = part.stop - part.start
+        grid, place = (ceil_div(count, 4 * _THREADS),), (np.int64(part.start), np.int32(count))
+        made.append(Launch("produce", grid, (_THREADS,), (x, t, *place)))
+        made.append(Launch("consume", grid, (_THREADS,), (t, x, y, *place)))
     return made
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from flashperf.cuda import launcher
 from flashperf.cuda.launcher import ceil_div
 from flashperf.emulator import Launch
+from flashperf.mechanisms.launch import ALPHA
 from flashperf.records import Arrays, Case
 
 VARIANTS = ("whole", "chunked", "graph", "persistent")
@@ -60,8 +61,6 @@ def scratch(variant: str) -> Arrays:
 
 def bind_cuda(case: Case, inputs: Arrays, outputs: Arrays) -> launcher.EmulatedCall | launcher.GpuCall:
     """Bind a case: inputs x and y, output z; sizes n and ``chunks``."""
-    from flashperf.mechanisms.launch import ALPHA  # it binds through this module
-
     return launcher.bind(
         "launch",
         lambda arrays: launches(case.variant, arrays, alpha=ALPHA, count=case["chunks"]),

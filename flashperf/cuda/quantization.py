@@ -13,6 +13,7 @@ import numpy as np
 from flashperf.cuda import launcher, precision
 from flashperf.cuda.launcher import ceil_div
 from flashperf.emulator import Launch
+from flashperf.mechanisms.quantization import quantize_columns, static_scale
 from flashperf.records import Arrays, Case
 
 #: Variant -> (product, scales of x, whether the product's epilogue dequantises).
@@ -79,11 +80,6 @@ def bind_cuda(case: Case, inputs: Arrays, outputs: Arrays) -> launcher.EmulatedC
 
     ``f32`` is the product without any of it, from the kernels of precision.
     """
-    from flashperf.mechanisms.quantization import (
-        quantize_columns,
-        static_scale,
-    )  # it binds through this module
-
     if case.variant == "f32":
         operands = {name: inputs[name] for name in ("x", "w")}
         return launcher.bind(

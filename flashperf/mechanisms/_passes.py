@@ -20,7 +20,7 @@ class Pass:
     flops:    floating-point operations; exp, erf, a division and a square root count as one each
     flat:     whether the kernel sees its arrays as one row
     scalars:  its scalars by name
-    touched:  bytes read of an operand that is not read whole
+    touched:  bytes read or written of an operand that is not whole
     """
 
     kernel: str
@@ -57,7 +57,7 @@ def cost(passes: Sequence[Pass], specs: Mapping[str, ArraySpec]) -> Cost:
     return Cost(
         flops=sum(p.flops for p in passes),
         bytes_read=sum(p.touched.get(name, size_bytes(specs[name])) for p in passes for name in p.read),
-        bytes_written=sum(size_bytes(specs[name]) for p in passes for name in p.written),
+        bytes_written=sum(p.touched.get(name, size_bytes(specs[name])) for p in passes for name in p.written),
         launches=len(passes),
     )
 

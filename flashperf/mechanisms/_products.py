@@ -13,10 +13,10 @@ from flashperf.records import Arrays, ArraySpec, Case, Tolerance
 PANEL = 32  # columns of a packed panel
 
 
-def product_inputs(case: Case, dtype: str) -> Arrays:
-    """x [m, k] normal with outliers, w [k, n] normal / sqrt(k): products are of order 1."""
+def product_inputs(case: Case, dtype: str, rows: str = "m") -> Arrays:
+    """x [m, k] normal with outliers, w [k, n] normal / sqrt(k): products are of order 1. ``rows``: m's name."""
     rng = np.random.default_rng(case.seed)
-    x = rng.standard_normal((case["m"], case["k"]))
+    x = rng.standard_normal((case[rows], case["k"]))
     x.reshape(-1)[:: max(1, x.size // 7)] *= 4.0
     w = rng.standard_normal((case["k"], case["n"])) / math.sqrt(case["k"])
     return {"x": cast(x.astype(np.float32), dtype), "w": cast(w.astype(np.float32), dtype)}
