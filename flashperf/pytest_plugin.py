@@ -9,20 +9,20 @@ This module is imported in every pytest run where flashperf is installed, so it 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from flashperf.benching.gate_hooks import GATE, GateHooks
+from flashperf.benching.options import MARKERS, add_options
 from flashperf.benching.replay import REPLAY, replay
 
 if TYPE_CHECKING:
     from flashperf.benching.session import BenchSession
     from flashperf.records import Case, Mechanism
 
-BUDGET_S = 150.0  # with collecting, checking and printing under 3 minutes on 2 cores
 END_TO_END_SHARE = 0.5  # of the time of all cases: a third of the budget
 
 _SESSION: pytest.StashKey[Any] = pytest.StashKey()
@@ -30,30 +30,13 @@ _FIXTURES = ("flashperf_bench", "flashperf_end_to_end")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("flashperf", "flashperf benches")
-    group.addoption(
-        "--flashperf-budget",
-        type=_positive,
-        default=BUDGET_S,
-        metavar="SECONDS",
-        help="Wall time for all benches of flashperf, the end-to-end one included (default: %(default)s).",
-    )
-    group.addoption(
-        "--flashperf-cache",
-        choices=("warm", "cold"),
-        default="warm",
-        help="Time isolated kernels with warm caches, or with caches emptied before every sample.",
-    )
+    add_options(parser.getgroup("flashperf", "flashperf benches"))
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"invalid budget {text!r}: give a positive number of seconds")
-    return value
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    config.pluginmanager.register(GateHooks(), "flashperf-gate")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -90,7 +73,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if end_to_end:  # measured once, by the first of them
         weights[end_to_end[0]] = max(1.0, END_TO_END_SHARE * len(weights))
-    _session(session.config).budget.plan(weights)
+    benches = _session(session.config)
+    benches.budget.plan(weights)
+    benches.root = str(session.config.rootpath)
+    benches.files = tuple(
+        dict.fromkeys(
+            str(i.path) for i in session.items if "flashperf_bench" in getattr(i, "fixturenames", ())
+        )
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No worker outlives the run."""
+    if _SESSION in session.config.stash:
+        session.config.stash[_SESSION].close()
 
 
 def _session(config: pytest.Config) -> BenchSession:
@@ -98,7 +94,9 @@ def _session(config: pytest.Config) -> BenchSession:
         from flashperf.benching.session import BenchSession, Budget
 
         budget = Budget(config.getoption("--flashperf-budget"))
-        config.stash[_SESSION] = BenchSession(budget, config.getoption("--flashperf-cache"))
+        config.stash[_SESSION] = BenchSession(
+            budget, config.getoption("--flashperf-cache"), config.getoption("--flashperf-processes")
+        )
     return config.stash[_SESSION]
 
 
@@ -108,7 +106,7 @@ def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[
     session, item = _session(request.config), request.node.nodeid
 
     def bench(mechanism: Mechanism, case: Case) -> None:
-        from flashperf.benching.session import extra_info
+        from flashperf.benching.rows import extra_info
         from flashperf.errors import UserError
         from flashperf.measure import bind_case
 
@@ -121,12 +119,15 @@ def flashperf_bench(benchmark: Any, request: pytest.FixtureRequest) -> Callable[
             if benchmark.disabled:
                 benchmark.pedantic(session.check_only(mechanism, case).call)
                 return
-            row, standard = session.measure(mechanism, case, item)
+            row, standard = session.measure(mechanism, case, item, _marked(request.node, "flashperf_canary"))
         except UserError as error:
             problem = str(error)
         if problem:
             _fail(benchmark, problem)
-        benchmark.extra_info.update(extra_info(mechanism, row, standard))
+        info = extra_info(mechanism, row, standard)
+        benchmark.extra_info.update(info)
+        if GATE in request.config.stash:
+            request.config.stash[GATE].add(item, info, _marked(request.node, "flashperf_gate"))
         calls = row.measurement.calls_per_sample
         durations_s = [sample_s * calls for sample_s in row.measurement.samples_s]
         replay(benchmark, durations_s, calls, lambda: bind_case(mechanism, case).call)
@@ -162,6 +163,12 @@ def flashperf_end_to_end(benchmark: Any, request: pytest.FixtureRequest) -> Call
         replay(benchmark, [task_s.value], 1, lambda: lambda: None)
 
     return end_to_end
+
+
+def _marked(item: pytest.Item, name: str) -> str:
+    """The argument of a marker, or empty."""
+    marker = item.get_closest_marker(name)
+    return str(marker.args[0]) if marker and marker.args else ""
 
 
 def _fail(benchmark: Any, message: str) -> NoReturn:
@@ -230,11 +237,15 @@ def bench_end_to_end() -> Callable[..., None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """After pytest-benchmark's own tables: variants against their standards, then the attribution."""
+    """After pytest-benchmark's own tables: variants against their standards, the attribution, the verdicts."""
+    sections: list[tuple[str, list[str]]] = []
     if _SESSION in config.stash:
         from flashperf.benching.summary import summary_lines
 
-        for title, lines in summary_lines(config.stash[_SESSION]):
-            terminalreporter.section(title)
-            for line in lines:
-                terminalreporter.write_line(line)
+        sections += summary_lines(config.stash[_SESSION])
+    if GATE in config.stash:
+        sections += config.stash[GATE].sections()
+    for title, lines in sections:
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -21,6 +21,10 @@ class WorkerError(RuntimeError):
     """A worker died, stopped answering or failed; the message ends with what it last said."""
 
 
+class SubjectError(WorkerError):
+    """What a worker was asked to do failed; the worker lives and can be asked again."""
+
+
 class Worker:
     """One worker process. ``ask`` waits for the answer; ``send`` and ``receive`` let several start together."""
 
@@ -55,7 +59,7 @@ class Worker:
             return reply["answer"]
         if reply.get("user_error"):
             raise UserError(reply["error"])
-        raise WorkerError(f"worker {self.number} failed: {reply['error']}")
+        raise SubjectError(f"worker {self.number} failed: {reply['error']}")
 
     def ask(self, command: str, timeout_s: float = 300.0, **arguments: Any) -> Any:
         """``send`` and ``receive``."""

@@ -26,7 +26,7 @@ LAYERS: dict[str, str] = {
     ),
     "mechanisms": "mechanisms cuda kernels",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
-    "explain": "explain planted selfcheck scenarios cases claims",
+    "explain": "explain planted selfcheck gate scenarios cases claims",
     "out": "report cli commands pytest_plugin benching plots",
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}

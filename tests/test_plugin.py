@@ -16,7 +16,8 @@ import flashperf.explain
 import flashperf.report  # noqa: F401
 from flashperf.benching import summary
 from flashperf.benching.replay import ReplayTimer
-from flashperf.benching.session import BenchSession, Budget, Row
+from flashperf.benching.rows import Row
+from flashperf.benching.session import BenchSession, Budget
 from flashperf.benching.summary import summary_lines
 from flashperf.records import Check, Cost, Measurement
 from flashperf.stats import ratio_interval
@@ -63,6 +64,7 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
             "no:hypothesispytest",
             "bench/bench_toy.py",
             f"--flashperf-budget={budget}",
+            "--flashperf-processes=1",  # several are for the tests of the gate: they take seconds to start
             *arguments,
         ]
         return pytester.runpytest_inprocess(*options)
@@ -348,7 +350,11 @@ def test_disturbed_tries_never_read_as_part_of_the_samples() -> None:
     measurement = SimpleNamespace(cache_state="warm", samples_s=[1.0] * 456, disturbed=497)
     environment = SimpleNamespace(busy=False)
     session: Any = SimpleNamespace(
-        rows=[SimpleNamespace(measurement=measurement)], environment=environment, checked=0, skipped={}
+        rows=[SimpleNamespace(measurement=measurement, processes=1)],
+        environment=environment,
+        checked=0,
+        skipped={},
+        notes=[],
     )
     notes = list(summary._notes(session))
     assert notes[1] == "caches warm; 456 samples counted"

@@ -7,21 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from flashperf import environment, registry
+from flashperf.benching.pool import BenchPool
+from flashperf.benching.rows import Row, merged_row, standard_of
 from flashperf.errors import UserError
+from flashperf.gate.canaries import Canary, canary_of
 from flashperf.measure import Bound, bind_case, limited_threads, measure_pair
 from flashperf.records import Case, Environment, Explanation, Interval, Measurement, Mechanism
 from flashperf.stats import ratio_interval
-from flashperf.store import to_json
 from flashperf.suggest import unknown_name
+from flashperf.workers import WorkerError
 
 LONGEST_END_TO_END_S = 60.0
 LEAST_CASE_S = 0.05
-SAME_PROCESS = "blocks of one process"
 
 
 @dataclass
@@ -42,12 +43,17 @@ class Budget:
         """The items to come, with what each weighs; the clock starts with the first that asks."""
         self.waiting = dict(weights)
 
-    def take(self, item: str) -> float:
-        """Seconds for this item: its part by weight of what is left."""
+    def start(self) -> float:
+        """When the time is used up; the clock starts with the first call."""
         if self._deadline is None:
             self._deadline = self.now() + self.total_s
+        return self._deadline
+
+    def take(self, item: str) -> float:
+        """Seconds for this item: its part by weight of what is left."""
+        deadline = self.start()
         weight = self.waiting.pop(item, 1.0)
-        left_s = self._deadline - self.now()
+        left_s = deadline - self.now()
         return max(LEAST_CASE_S, left_s * weight / (weight + sum(self.waiting.values())))
 
     def drop(self, item: str) -> None:
@@ -55,28 +61,40 @@ class Budget:
         self.waiting.pop(item, None)
 
 
-@dataclass(frozen=True)
-class Row:
-    """What one case gave: its measurement and its time over that of its standard, both in this process."""
-
-    measurement: Measurement
-    standard: Case
-    ratio: Interval
-    blocks: int
-
-
 @dataclass
 class BenchSession:
-    """State of one pytest run."""
+    """State of one pytest run. files: what the workers collect, relative to ``root``."""
 
     budget: Budget
     cache: str = "warm"
+    processes: int = 1
+    files: tuple[str, ...] = ()
+    root: str = ""
     rows: list[Row] = field(default_factory=list)
     checked: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     explanation: Explanation | None = None
     _environment: Environment | None = None
     _failure: UserError | None = None
+    _pool: BenchPool | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def pool(self) -> BenchPool | None:
+        """The workers, started with the first bench; None where this process measures alone."""
+        if self._pool is None and self.processes > 1 and self.files:
+            self.budget.start()
+            try:
+                self._pool = BenchPool(self.processes, self.files, self.root)
+            except WorkerError as error:
+                self.processes = 1
+                self.notes.append(f"measured in this one process: {error}")
+        return self._pool
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     @property
     def environment(self) -> Environment:
@@ -98,25 +116,36 @@ class BenchSession:
         self.checked += 1
         return bound
 
-    def measure(self, mechanism: Mechanism, case: Case, item: str) -> tuple[Row, Measurement]:
+    def measure(
+        self, mechanism: Mechanism, case: Case, item: str, canary: str = ""
+    ) -> tuple[Row, Measurement]:
         """Measure a case against its standard within the item's part of the budget.
 
         Returns the row and the measurement of the standard. The standard is measured against itself: its
-        ratio shows by how much runs of the same code differ. One thread.
+        ratio shows by how much runs of the same code differ. One thread. ``canary`` names the canary, where
+        it isn't the one that the case's costs suggest.
         """
         environment_now = self.environment
         standard = standard_of(mechanism, case)
-        with limited_threads(1):
-            base, measurement, log_ratios = measure_pair(
-                mechanism,
-                standard,
-                case,
-                self.budget.take(item),
-                np.random.default_rng(int.from_bytes(hashlib.sha256(case.id.encode()).digest()[:8], "big")),
-                cache=self.cache,
-                environment=environment_now,
-            )
-        row = Row(measurement, standard, ratio_interval(log_ratios), len(log_ratios))
+        seed = int.from_bytes(hashlib.sha256(case.id.encode()).digest()[:8], "big")
+        pool = self.pool()
+        if pool is not None and item in pool.ready:
+            chosen = Canary.parse(canary) if canary else canary_of(mechanism, case)
+            budget_s = self.budget.take(item)
+            visits = pool.measure(item, standard.variant, budget_s, seed, self.cache, chosen.name)
+            row, base = merged_row(visits, standard, chosen.name, environment_now)
+        else:
+            with limited_threads(1):
+                base, measurement, log_ratios = measure_pair(
+                    mechanism,
+                    standard,
+                    case,
+                    self.budget.take(item),
+                    np.random.default_rng(seed),
+                    cache=self.cache,
+                    environment=environment_now,
+                )
+            row = Row(measurement, standard, ratio_interval(log_ratios), len(log_ratios))
         self.rows.append(row)
         return row, base
 
@@ -139,15 +168,6 @@ class BenchSession:
         return self.explanation
 
 
-def standard_of(mechanism: Mechanism, case: Case) -> Case:
-    """The case of the variant that this one is measured against: the standard, else the first of its backend."""
-    for variant in (mechanism.standard, *mechanism.variants):
-        standard = case.with_variant(variant)
-        if case.backend in mechanism.variants[variant] and not mechanism.supports(standard):
-            return standard
-    return case
-
-
 def resolve(mechanism: str | Mechanism) -> Mechanism:
     """A mechanism by name, or the object itself. Raises UserError for anything else."""
     if isinstance(mechanism, Mechanism):
@@ -155,40 +175,6 @@ def resolve(mechanism: str | Mechanism) -> Mechanism:
     if isinstance(mechanism, str):
         return registry.mechanism(mechanism)
     raise UserError(f"bench_cases takes the name of a mechanism or a Mechanism, not {mechanism!r}")
-
-
-def extra_info(mechanism: Mechanism, row: Row, standard: Measurement) -> dict[str, Any]:
-    """What goes beside the samples into pytest-benchmark's record; plain JSON, seconds, bytes, FLOPs."""
-    m, case = row.measurement, row.measurement.case
-    median_s = float(np.median(m.samples_s))
-    tolerance = mechanism.tolerance(case)
-    info = {
-        "case": case.id,
-        "seed": case.seed,
-        "standard": row.standard.id,
-        "ratio_to_standard": {"blocks": row.blocks, "interval_over": SAME_PROCESS} | to_json(row.ratio),
-        "flops": m.cost.flops,
-        "bytes": m.cost.bytes,
-        "ideal_bytes": mechanism.ideal_bytes(case),
-        "launches": m.cost.launches,
-        "gflop_per_s": m.cost.flops / median_s * 1e-9,
-        "gbyte_per_s": m.cost.bytes / median_s * 1e-9,
-        "error": m.check,
-        "tolerance": tolerance,
-        "cache": m.cache_state,
-        "timer": m.timer,
-        "calls_per_sample": m.calls_per_sample,
-        "first_call_s": m.first_call_s,
-        "samples_s": m.samples_s,
-        "cpu_s": m.cpu_s,
-        "standard_samples_s": standard.samples_s,
-        "disturbed_samples": m.disturbed,
-        "stand_in": mechanism.stand_in.get(case.variant, "") if case.backend == "cpu" else "",
-    }
-    if m.environment:
-        info["environment"] = m.environment.comparable_key
-        info["busy"] = m.environment.busy_reason
-    return to_json(info)
 
 
 def metric_of(explanation: Explanation, variant: str) -> Interval:

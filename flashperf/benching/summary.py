@@ -55,9 +55,12 @@ def _line(row: Row, width: int) -> str:
 
 def _notes(session: BenchSession) -> Iterator[str]:
     if session.rows:
+        processes = min(row.processes for row in session.rows)
+        over = f"{processes} processes" if processes > 1 else "the blocks of this one process"
+        more = "" if processes > 1 else "; a verdict needs several"
         yield (
-            "times: median per call. Ratios: to the standard, paired, with the interval over the blocks of "
-            "this one process; a verdict needs several. itself: the same code on both sides"
+            "times: median per call. Ratios: to the standard, paired, with the interval over "
+            f"{over}{more}. itself: the same code on both sides"
         )
         states = sorted({row.measurement.cache_state for row in session.rows})
         samples = sum(len(row.measurement.samples_s) for row in session.rows)
@@ -70,6 +73,7 @@ def _notes(session: BenchSession) -> Iterator[str]:
             )
         if session.environment.busy:
             yield f"the machine is busy: {session.environment.busy_reason}"
+    yield from session.notes
     if session.checked:
         yield f"{session.checked} cases checked, none timed"
     for reason, count in session.skipped.items():
