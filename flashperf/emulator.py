@@ -106,16 +106,16 @@ def _check_launch(launch: Launch, kernels: Mapping[str, tuple[str, ...]]) -> Non
 class Module:
     """The kernels of one ``.cu`` file, compiled (or taken from the cache) and loaded into this process."""
 
-    def __init__(self, source: Path | str, defines: Sequence[str] = ()) -> None:
-        self._library = ctypes.CDLL(str(build(source, defines=defines)))
-        self._library.emulator_kernel_name.restype = ctypes.c_char_p
-        self._library.emulator_parameter_types.restype = ctypes.c_char_p
-        self._library.emulator_launch.restype = ctypes.c_char_p
-        names = iter(lambda: self._library.emulator_kernel_name(len(self.kernels)), None)
+    def __init__(self, source: Path | str, defines: Sequence[str] = (), *, traced: bool = False) -> None:
+        self.library = ctypes.CDLL(str(build(source, defines=defines, traced=traced)))
+        self.library.emulator_kernel_name.restype = ctypes.c_char_p
+        self.library.emulator_parameter_types.restype = ctypes.c_char_p
+        self.library.emulator_launch.restype = ctypes.c_char_p
+        names = iter(lambda: self.library.emulator_kernel_name(len(self.kernels)), None)
         #: Kernel name -> the type of each parameter, such as ``const f32*`` or ``i32``.
         self.kernels: dict[str, tuple[str, ...]] = {}
         for name in names:
-            kinds = self._library.emulator_parameter_types(name).decode()
+            kinds = self.library.emulator_parameter_types(name).decode()
             self.kernels[name.decode()] = tuple(kinds.split(",")) if kinds else ()
 
     def launch(
@@ -143,7 +143,7 @@ class Module:
                 values.append(np.array([_scalar(launch.kernel, i, kind, value)]))
         parameters = (ctypes.c_void_p * max(1, len(values)))(*[v.ctypes.data for v in values])
         three = ctypes.c_uint * 3
-        failure = self._library.emulator_launch(
+        failure = self.library.emulator_launch(
             launch.kernel.encode(),
             three(*_three(launch.grid)),
             three(*_three(launch.block)),

@@ -31,6 +31,10 @@ _BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 _KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
 
 
+#: As -fsanitize=thread instruments it, without what would split 16-byte accesses or give lanes code of their own.
+_TRACED = ["-O1", "-fsanitize=thread", "-fno-tree-sra", "-fno-tree-fre", "-fno-tree-pre", "-fno-thread-jumps"]
+
+
 class BuildError(RuntimeError):
     """g++ refused a kernel file; the message is the compiler's."""
 
@@ -90,7 +94,7 @@ def _check_sanitizers(sanitizers: Sequence[str]) -> None:
 
 
 @cache
-def _runtime_objects(sanitizers: tuple[str, ...]) -> list[Path]:
+def _runtime_objects(sanitizers: tuple[str, ...], traced: bool) -> list[Path]:
     """The emulator itself. Only AddressSanitizer instruments it: the others are to see the kernel alone."""
     folder = source_folder() / "emulator"
     headers = "".join(p.read_text() for p in sorted(folder.glob("*.h")))
@@ -100,6 +104,8 @@ def _runtime_objects(sanitizers: tuple[str, ...]) -> list[Path]:
         flags += [*SANITIZERS["address"], "-DFLASHPERF_ASAN"]
     if "thread" in sanitizers:
         flags += ["-DFLASHPERF_TSAN"]
+    if traced:
+        flags += ["-DFLASHPERF_TRACE"]
     flags += os.environ.get("FLASHPERF_EMULATOR_FLAGS", "").split()
     objects = []
     for source in sorted(folder.glob("*.cpp")):
@@ -155,23 +161,30 @@ def _translate(source: Path, defines: Sequence[str]) -> str:
 
 
 def build(
-    source: Path | str, *, sanitizers: Sequence[str] = (), defines: Sequence[str] = (), program: bool = False
+    source: Path | str,
+    *,
+    sanitizers: Sequence[str] = (),
+    defines: Sequence[str] = (),
+    program: bool = False,
+    traced: bool = False,
 ) -> Path:
     """Compile a kernel file to a shared library, or with ``program`` to an executable that replays launches.
 
+    ``traced``: every access to memory calls csrc/emulator/trace_hooks.cpp; not together with sanitizers.
     The result is cached by the hash of the preprocessed source, so that a change of any header is seen.
     Raises BuildError with the compiler's message.
     """
     _check_sanitizers(sanitizers)
     source, compiler = Path(source), _compiler()[0]
-    sanitized = ["FLASHPERF_SANITIZED"] if sanitizers else []
-    translated = _translate(source, [*defines, *sanitized])
+    special = [*(["FLASHPERF_SANITIZED"] if sanitizers else []), *(["FLASHPERF_TRACE"] if traced else [])]
+    translated = _translate(source, [*defines, *special])
     # Code of one thread has little to vectorise, and GCC 12 for aarch64 fails on some of it.
     flags = [*_FLAGS, "-O1" if sanitizers else "-O2", "-fno-tree-vectorize", "-g1"]
     flags += [flag for name in sanitizers for flag in SANITIZERS[name]]
-    objects = [p for p in _runtime_objects(tuple(sanitizers)) if program or not p.name.startswith("replay-")]
-    key = _key(translated, str(program), *flags, *(p.name for p in objects))
-    folder = cache_folder() / "-".join(["kernels", *sanitizers])
+    runtime = _runtime_objects(tuple(sanitizers), traced)
+    objects = [p for p in runtime if program or not p.name.startswith("replay-")]
+    key = _key(translated, str(program), *flags, *(_TRACED if traced else ()), *(p.name for p in objects))
+    folder = cache_folder() / "-".join(["kernels", *sanitizers, *(["traced"] if traced else [])])
     target = folder / f"{source.stem}-{key}{'' if program else '.so'}"
     if target.exists():
         return target
@@ -179,6 +192,7 @@ def build(
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         generated, compiled = Path(scratch) / f"{source.stem}.cpp", Path(scratch) / f"{source.stem}.o"
         generated.write_text(translated)
-        _run([compiler, *flags, "-c", str(generated), "-o", str(compiled)])
+        instrumented = [*flags, *_TRACED] if traced else flags
+        _run([compiler, *instrumented, "-c", str(generated), "-o", str(compiled)])
         kind = [] if program else ["-shared", "-Wl,-Bsymbolic"]
         return _build_once(target, [compiler, *kind, *flags, str(compiled), *map(str, objects)])

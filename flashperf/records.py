@@ -286,6 +286,8 @@ class Placement:
     roof: str
     roof_source: str
     model_error: str = ""
+    simulated_bytes: int | None = None  # counted by the emulator; None where they were not
+    simulated_over_declared: float | None = None  # those bytes / the Cost's: 1 where the Cost is right
 
 
 @dataclass(frozen=True)

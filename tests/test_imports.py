@@ -18,13 +18,13 @@ import flashperf
 ROOT = Path(__file__).resolve().parent.parent
 #: Lowest first; a module may import its own layer and those before it.
 LAYERS: dict[str, str] = {
-    "pure": "records dtypes suggest units stats attribution roofline check errors advice",
+    "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus",
     "found and timed": (
         "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
         "compare comparing worker workers progress deadline noise emulator roofs crossover "
         "emulator_build machine_code gpu"
     ),
-    "mechanisms": "mechanisms cuda kernels",  # a definition binds through its CUDA launches, which read its constants
+    "mechanisms": "mechanisms cuda kernels traffic predict",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
     "explain": "explain planted selfcheck gate scenarios cases claims",
     "out": "report cli commands pytest_plugin benching plots",

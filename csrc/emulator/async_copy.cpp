@@ -4,6 +4,7 @@
 
 #include "sanitizers.h"
 #include "thread.h"
+#include "trace.h"
 
 namespace flashperf::emulator {
 
@@ -14,6 +15,10 @@ void async_copy(void* target, const void* source, size_t bytes, size_t read_byte
   if (reinterpret_cast<uintptr_t>(target) % bytes || reinterpret_cast<uintptr_t>(source) % bytes)
     fail("misaligned: cp.async" + text(where) + " of " + std::to_string(bytes) + " bytes");
   note_write(target, bytes);
+  const void* code = __builtin_return_address(0);
+  // 16 bytes go past L1 (cp.async.cg), fewer through it. The code of the write is told from that of the read.
+  note_access(source, read_bytes, bytes == 16 ? AccessKind::kCopyPastL1 : AccessKind::kCopy, code);
+  note_access(target, bytes, AccessKind::kWrite, static_cast<const char*>(code) + 1);
   memset(target, 0xFF, bytes);
   current_thread()->open_copies.push_back({target, source, bytes, read_bytes});
 }

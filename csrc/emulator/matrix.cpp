@@ -6,6 +6,7 @@
 #include "narrow.h"
 #include "sanitizers.h"
 #include "thread.h"
+#include "trace.h"
 
 namespace flashperf::emulator {
 
@@ -155,6 +156,7 @@ void load_matrices(int count, bool transposed, unsigned* registers, const void* 
       fail("misaligned: ldmatrix" + text(where) + ": the row address of lane " + std::to_string(lane) +
            " is not a multiple of 16 bytes");
     note_read(row, sizeof payload.row);
+    note_access(row, sizeof payload.row, AccessKind::kRead, __builtin_return_address(0));
     memcpy(payload.row, row, sizeof payload.row);
   }
   static constexpr Combine combine[3][2] = {{combine_load<1, false>, combine_load<1, true>},

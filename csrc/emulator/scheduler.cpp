@@ -10,6 +10,7 @@
 #include "sanitizers.h"
 #include "shared.h"
 #include "thread.h"
+#include "trace.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -72,6 +73,7 @@ void complete_barrier() {
   for (Thread* thread : l.threads) thread->state = State::kReady;
   l.at_barrier = 0;
   ++l.generation;
+  note_barrier();
 }
 
 std::vector<Thread*> warp_of(const Thread& thread) {
@@ -169,6 +171,7 @@ int lane_index() { return current->lane; }
 void register_shared(void* address, size_t bytes) {
   launch_state.static_shared.emplace_back(address, bytes);
   fill_with_nan(address, bytes);
+  note_shared_array(address, bytes);
 }
 
 void* dynamic_shared() { return launch_state.shared; }
@@ -212,7 +215,8 @@ void warp_exchange(const char* name, unsigned mask, void* payload, Combine combi
   Thread& me = *current;
   const int first = me.warp * 32;
   const int lanes = std::min(32, static_cast<int>(l.threads.size()) - first);
-  if (lanes < 32) mask &= (1u << lanes) - 1;  // the hardware ignores lanes that the block doesn't have
+  const unsigned whole = lanes < 32 ? (1u << lanes) - 1 : ~0u;
+  mask &= whole;  // the hardware ignores lanes that the block doesn't have
   me.operation = name, me.where = where, me.mask = mask, me.payload = payload, me.combine = combine;
   me.state = State::kAtWarpOperation;
   if (!(mask >> me.lane & 1)) fail("wrong mask: a caller is not in its own mask" + describe({&me}));
@@ -222,6 +226,7 @@ void warp_exchange(const char* name, unsigned mask, void* payload, Combine combi
     object = &l.sync_objects[me.syncs_by_mask[mask]++ % 2][{me.warp, mask}];
     release(object);
   }
+  if (mask == whole) note_converged();
   if (all_arrived(me)) {
     void* payloads[32] = {};
     for (int lane = 0; lane < lanes; ++lane)
@@ -254,11 +259,13 @@ const char* launch(const LaunchRequest& request) {
   void* memory = nullptr;
   if (posix_memalign(&memory, 1024, std::max<size_t>(1, request.shared_bytes))) abort();
   l.shared = static_cast<char*>(memory);
+  note_launch(l.shared, request.shared_bytes, threads);
   for (unsigned z = 0; z < request.grid.z && l.failure.empty(); ++z)
     for (unsigned y = 0; y < request.grid.y && l.failure.empty(); ++y)
       for (unsigned x = 0; x < request.grid.x && l.failure.empty(); ++x) {
         start_block(x, y, z);
         run_block();
+        note_block_end();
         acquire(&l.block_end);
       }
   return l.failure.empty() ? nullptr : l.failure.c_str();

@@ -6,6 +6,7 @@
 
 #include "matrix.h"
 #include "narrow.h"
+#include "trace.h"
 #include "warp.h"
 
 namespace nvcuda::wmma {
@@ -42,10 +43,12 @@ void fill_fragment(fragment<Use, m, n, k, T, Layout>& f, Value value) {
 template <class Fragment, class Visit>
 void for_each_element(Fragment& f, unsigned leading, bool rows_first, Visit visit) {
   const int first = flashperf::emulator::lane_index() * f.num_elements;
+  flashperf::emulator::begin_request();
   for (int i = 0; i < f.num_elements; ++i) {
     const unsigned row = (first + i) / f.columns, column = (first + i) % f.columns;
     visit(f.x[i], rows_first ? row * leading + column : column * leading + row);
   }
+  flashperf::emulator::end_request();
 }
 
 /// All lanes must come here; after the accesses, so that what another lane has not written yet shows as NaN.

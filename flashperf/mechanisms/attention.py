@@ -57,6 +57,15 @@ def _specs(case: Case) -> dict[str, ArraySpec]:
     }
 
 
+def _in_blocks(seen: np.ndarray, rows: int, keys: int) -> int:
+    """How many keys are read if that many rows at a time read whole blocks of that many keys, to the last one seen."""
+    read = np.zeros(seen.shape[1], bool)
+    for first in range(0, len(seen), rows):
+        these = np.flatnonzero(seen[first : first + rows].any(0))
+        read[these[0] // keys * keys : these[-1] + 1] = True
+    return int(read.sum())
+
+
 def _softmax_flops(pairs: int) -> int:
     return 4 * pairs  # maximum, difference, exp, sum
 
@@ -82,12 +91,17 @@ def passes(case: Case) -> list[Pass]:
         ]
     if case.variant == "window_as_mask":
         flops = (4 * e + 1) * every + _softmax_flops(every) + 2 * heads * rows * e
-        kernel = f"attention_online_masked_{t}"
-        return [Pass(kernel, f"q k v slot mask {seen_by} -> y", flops, scalars={"scale": scale})]
+        kernel, touched = f"attention_online_masked_{t}", {}
+        if case.backend == "cuda" and t == "f32":  # keys without any weight: their values are left alone
+            touched = {"v": heads * _in_blocks(visible(case), 1, 32) * e * _passes.itemsize(t)}
+        operands = f"q k v slot mask {seen_by} -> y"
+        return [Pass(kernel, operands, flops, scalars={"scale": scale}, touched=touched)]
     seen = visible(case)
     pairs = heads * int(seen.sum())
     flops = 4 * e * pairs + _softmax_flops(pairs) + 2 * heads * rows * e  # q scaled, y divided by the sum
-    in_cache = heads * int(seen.any(0).sum()) * e * _passes.itemsize(t)
+    # On Tensor Cores 64 rows walk tiles of 64 keys, from the tile that holds the first that one of them sees.
+    used = _in_blocks(seen, 64, 64) if case.backend == "cuda" and t != "f32" else int(seen.any(0).sum())
+    in_cache = heads * used * e * _passes.itemsize(t)
     return [
         Pass(
             f"attention_online_{t}",
