@@ -27,6 +27,7 @@ _LIBRARIES = Path(__file__).parent / "_cpu"
 
 _LARGEST_F32 = float(np.finfo(np.float32).max)
 
+Background = _native.Background
 Call = _native.Call
 Sequence = _native.Sequence
 

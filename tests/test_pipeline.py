@@ -9,13 +9,15 @@ import pytest
 
 from flashperf import native
 from flashperf.dtypes import widen
+from flashperf.pipeline.buffers import Buffers
+from flashperf.pipeline.calibration import calibration_of
 from flashperf.pipeline.config import ModelConfig
 from flashperf.pipeline.engine import CpuEngine, RecordingEngine
 from flashperf.pipeline.models import load_model
 from flashperf.pipeline.plan import storage_of
 from flashperf.pipeline.reference import forward
 from flashperf.pipeline.scenario import SCENARIOS, Scenario, custom_scenario, scenario
-from flashperf.pipeline.storage import Buffers, WeightStore, column_blocks
+from flashperf.pipeline.storage import WeightStore, column_blocks
 from flashperf.pipeline.subject import executed
 from flashperf.pipeline.switches import STANDARD, SWITCHES, Levels, parse_levels
 from flashperf.pipeline.task import Task
@@ -25,6 +27,7 @@ from flashperf.pipeline.weights import random_weights
 # Odd sizes on purpose: head size 12, panels that are not full, one layer more than the smallest.
 ODD = ModelConfig("odd", layers=2, dim=48, heads=4, ffn=104)
 ODD_WEIGHTS = random_weights(ODD, seed=3)
+CALIBRATION = calibration_of(ODD_WEIGHTS, ODD, lambda: np.random.default_rng(9).integers(0, 256, 64))
 RAGGED = custom_scenario((7, 1, 12), steps=4, seed=1)
 
 
@@ -54,7 +57,7 @@ def pairwise_covering(seed: int = 0) -> list[dict[str, str]]:
 
 def make_task(levels: Levels, what: Scenario = RAGGED, level: str | None = None) -> Task:
     engine = CpuEngine(level)
-    return Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS), Buffers(engine), what, levels)
+    return Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS, CALIBRATION), Buffers(engine), what, levels)
 
 
 def collected(task: Task) -> np.ndarray:
@@ -107,14 +110,12 @@ def test_every_level_changes_a_planned_call(name: str) -> None:
     planned = make_recorded(STANDARD).counts()
     for level in list(SWITCHES[name].levels)[1:]:
         levels = {**STANDARD, name: level}
-        if name == "span" and level == "window":
-            continue  # the same kernel with another scalar: the key has shapes only; numbers are tested above
         assert make_recorded(levels).counts() != planned, f"{name}={level} makes the calls of standard"
 
 
 def make_recorded(levels: Levels) -> Task:
     engine = RecordingEngine()
-    return Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS), Buffers(engine), RAGGED, levels)
+    return Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS, CALIBRATION), Buffers(engine), RAGGED, levels)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,27 @@ def test_nan_in_logits_is_named() -> None:
     assert "step 2, task 1, byte 77" in check.reason
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def test_arrivals_change_the_schedule_and_not_the_logits() -> None:
+    later = custom_scenario((7, 1, 12), steps=4, seed=1, arrivals=(0, 1, 9), concurrency=2)
+    for batching in SWITCHES["batching"].levels:
+        levels = {**STANDARD, "batching": batching}
+        served = make_task(levels, later)
+        check = check_logits(collected(served), reference(levels), levels)
+        assert check.passed, check.reason
+        times = served.run()
+        assert times.latencies_s.shape == times.queued_s.shape == (3,)
+        assert (times.latencies_s > times.queued_s).all()
+        assert (times.queued_s >= 0).all()
+
+
+def test_static_scales_need_a_calibration() -> None:
+    engine = CpuEngine()
+    levels = {**STANDARD, "quantization": "int8_static"}
+    with pytest.raises(ValueError, match="calibration"):
+        Task(engine, ODD, WeightStore(engine, ODD_WEIGHTS), Buffers(engine), RAGGED, levels)
+
+
+@pytest.mark.parametrize("name", [*SCENARIOS, "batch:1", "batch:32", "batch:64"])
 def test_scenarios_fit_the_small_model(name: str) -> None:
     found = scenario(name)
     config, _ = load_model("small")
@@ -167,21 +188,3 @@ def test_column_blocks_cover_whole_panels_once() -> None:
         assert [block.start for block in blocks] == [0, *(block.stop for block in blocks[:-1])]
         assert blocks[-1].stop == n
         assert all(block.start % 32 == 0 and block.stop > block.start for block in blocks)
-
-
-def test_checkpoint_saves_every_n_tokens_and_restores_the_cache() -> None:
-    levels = parse_levels("b")
-    task = make_task(levels)
-    task.run()
-    save = task.checkpoint
-    assert save is not None
-    assert save.saves == RAGGED.steps // RAGGED.checkpoint_every
-    with np.load(save.path) as state:
-        position = state["position"]
-        used = int(position.max()) + 1
-        for number, cache in enumerate(save.caches):
-            np.testing.assert_array_equal(state[f"cache{number}"], cache[:, :, :used])
-    assert position.tolist() == (RAGGED.lengths + RAGGED.steps - 1).tolist()
-    path = save.path
-    task.close()
-    assert not path.exists()

@@ -7,13 +7,30 @@ import itertools
 import pytest
 
 from flashperf.errors import UserError
-from flashperf.pipeline.plan import CHUNKS, LINEAR_ROLES, KernelSpec, Op, needs_mask, plan
+from flashperf.pipeline.plan import (
+    ADAPTIVE_ROWS,
+    CHUNKS,
+    LINEAR_ROLES,
+    KernelSpec,
+    Op,
+    needs_mask,
+    plan,
+    product_format,
+)
 from flashperf.pipeline.switches import FLASH_PRESETS, STANDARD, SWITCHES, all_mixtures, parse_levels
 
-OPS = [Op("norm"), Op("attention"), Op("mlp"), *(Op("linear", role) for role in LINEAR_ROLES)]
+FEW, MANY = 1, 512  # rows of a product
+OPS = [
+    Op("norm"),
+    Op("attention"),
+    *(Op("mlp", "", rows) for rows in (FEW, MANY)),
+    *(Op("linear", role, rows) for role in LINEAR_ROLES for rows in (FEW, MANY)),
+]
+#: Those that the plan looks at.
+PLANNED = [name for name, switch in SWITCHES.items() if switch.seam == "operators"] + ["preprocessing"]
 ALL_LEVELS = [
-    dict(zip(SWITCHES, levels, strict=True))
-    for levels in itertools.product(*(switch.levels for switch in SWITCHES.values()))
+    {**STANDARD, **dict(zip(PLANNED, levels, strict=True))}
+    for levels in itertools.product(*(SWITCHES[name].levels for name in PLANNED))
 ]
 
 
@@ -28,7 +45,7 @@ def test_every_combination_has_a_plan_for_every_operator() -> None:
     for levels in ALL_LEVELS:
         for op in OPS:
             spec = plan(op, levels)
-            assert spec.format in {"f32", "mixed", "bf16", "f16", "int8"}
+            assert spec.format in {"f32", "mixed", "bf16", "f16", "int8", "int8_static", "w8"}
             assert spec.storage in {"f32", "bf16", "f16"}
             assert spec.chunks in {1, CHUNKS}
 
@@ -42,10 +59,19 @@ def test_rules_where_switches_meet(levels: dict[str, str]) -> None:
         plan(Op("linear", "qkv"), levels),
         plan(Op("attention"), levels),
     )
-    quantized = levels["quantization"] == "int8_dynamic"
-    assert (mlp.format == "int8") == quantized, "quantization owns the products of the MLP"
-    assert qkv.format == levels["precision"], "and leaves every other product to precision"
-    if levels["fusion"] == "over":
+    over = levels["fusion"] == "over"
+    by_precision = product_format(levels, rows=FEW)
+    assert qkv.format == by_precision, "quantization leaves every other product to precision"
+    assert (
+        mlp.format
+        == {
+            "none": by_precision,
+            "int8_dynamic": "int8",
+            "int8_static": "int8" if over else "int8_static",
+            "weight_only": by_precision if over else "w8",
+        }[levels["quantization"]]
+    ), "quantization owns the products of the MLP"
+    if over:
         assert (mlp.algorithm, mlp.chunks) == ("over", 1), (
             "over-fusion overrides tiling and launch inside the MLP"
         )
@@ -55,6 +81,16 @@ def test_rules_where_switches_meet(levels: dict[str, str]) -> None:
     assert mlp.storage == qkv.storage == attention.storage
     assert (attention.algorithm == "materialised") == (levels["attention"] == "materialised")
     assert needs_mask(levels) == (attention.algorithm != "online")
+
+
+def test_adaptive_precision_looks_at_the_rows_and_at_the_rule() -> None:
+    levels = {**STANDARD, "precision": "adaptive:32"}
+    few, enough = (plan(Op("linear", "qkv", rows), levels) for rows in (31, 32))
+    assert few == plan(Op("linear", "qkv", 31), STANDARD)
+    assert (enough.format, enough.storage, enough.casts) == ("bf16", "f32", True)
+    assert enough.epilogue == "kernel", "a product between casts has no room for an epilogue"
+    assert product_format({**STANDARD, "precision": "adaptive"}, ADAPTIVE_ROWS) == "bf16"
+    assert product_format({**STANDARD, "precision": "adaptive"}, ADAPTIVE_ROWS - 1) == "f32"
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if SWITCHES[name].seam == "operators"])

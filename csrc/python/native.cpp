@@ -10,10 +10,14 @@
 #include <unistd.h>
 #endif
 
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "../cpu/kernel.h"
@@ -64,6 +68,73 @@ struct Sequence {
     }
     return durations_ns;
   }
+};
+
+// Runs sequences on a thread of its own, one after the other, while the caller goes on: what a copy engine
+// with a stream is on a GPU. Between two of them the thread sleeps.
+class Background {
+ public:
+  Background() : thread_([this] { serve(); }) {}
+  Background(const Background&) = delete;
+  ~Background() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  // Hands over a sequence; one at a time, the one before is waited for. With the interpreter's lock, and the
+  // thread never touches a Python object: what it runs is kept here until the next.
+  void submit(py::object sequence) {
+    {
+      const py::gil_scoped_release released;
+      wait();
+    }
+    held_ = std::move(sequence);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      pending_ = held_.cast<const Sequence*>();
+      busy_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return !busy_; });
+  }
+
+  // When the last sequence began and ended, by the monotonic clock; after wait().
+  std::pair<int64_t, int64_t> span_ns() const { return {began_ns_, ended_ns_}; }
+
+ private:
+  void serve() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || busy_; });
+      if (stop_) return;
+      const Sequence* mine = pending_;
+      lock.unlock();
+      const int64_t began = now_ns();
+      (*mine)();
+      const int64_t ended = now_ns();
+      lock.lock();
+      began_ns_ = began;
+      ended_ns_ = ended;
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  py::object held_;
+  const Sequence* pending_ = nullptr;
+  bool busy_ = false, stop_ = false;
+  int64_t began_ns_ = 0, ended_ns_ = 0;
+  std::thread thread_;  // last: it starts when the rest is there
 };
 
 class Library {
@@ -149,6 +220,12 @@ PYBIND11_MODULE(_native, m) {
       .def("__call__", &Sequence::operator(), py::call_guard<py::gil_scoped_release>())
       .def("__len__", [](const Sequence& sequence) { return sequence.calls.size(); })
       .def("timed", &Sequence::timed, "Run once; nanoseconds of each call, int64.");
+  using Released = py::call_guard<py::gil_scoped_release>;
+  py::class_<Background>(m, "Background")
+      .def(py::init<>())
+      .def("submit", &Background::submit, "Run a sequence beside the caller.")
+      .def("wait", &Background::wait, Released(), "Return when it is done.")
+      .def("span_ns", &Background::span_ns, "Begin and end of the last one by the monotonic clock.");
   py::class_<Library>(m, "Library")
       .def(py::init<const std::string&>())
       .def("kernels", &Library::kernels, "name -> (signature, types)")

@@ -2,38 +2,102 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from flashperf.attribution import SwitchLevels
+from flashperf.pipeline.batching import schedule
+from flashperf.pipeline.buffers import Buffers
+from flashperf.pipeline.checkpoint import checkpoint_key
 from flashperf.pipeline.config import ModelConfig
+from flashperf.pipeline.decorators import mask_key
 from flashperf.pipeline.engine import RecordingEngine
+from flashperf.pipeline.inputs import StepShape, step_uses
+from flashperf.pipeline.program import build_program
 from flashperf.pipeline.scenario import Scenario
-from flashperf.pipeline.storage import Buffers, WeightStore
+from flashperf.pipeline.storage import WeightStore
 from flashperf.pipeline.switches import Levels
-from flashperf.pipeline.task import Task
+from flashperf.pipeline.task import HANDOVER_KEY, cache_shape, dispatch_key
 
 Counts = Mapping[int, Mapping[str, int]]
 
 
+#: Switches that change nothing inside a program.
+_AROUND = ("batching", "dispatch", "checkpoint")
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """Calls of one use of a program, by key, and those of its host work; ``dispatched``: by kernel."""
+
+    calls: Counter[str]
+    dispatched: Counter[str]
+
+
 class Planner:
-    """Counts the calls of any mixture of one scenario; each mixture is lowered once."""
+    """Counts the calls of any mixture of one scenario, as ``Task.counts`` does; each program is lowered once."""
 
     def __init__(self, config: ModelConfig, scenario: Scenario) -> None:
         engine = RecordingEngine()
-        shapes = config.shapes()
-        stubs = {name: engine.empty(shape, "f32") for name, shape in shapes.items()}
-        self._parts = (engine, config, WeightStore(engine, stubs), Buffers(engine), scenario)
+        stubs = {name: engine.empty(shape, "f32") for name, shape in config.shapes().items()}
+        self._parts = (engine, config, WeightStore(engine, stubs, lambda name: 1.0), Buffers(engine))
+        self.config, self.scenario = config, scenario
         self._counts: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
+        self._programs: dict[tuple[StepShape, tuple[str, ...]], _Planned] = {}
+        self._uses: dict[str, tuple[Counter[StepShape], int, int]] = {}
 
     def counts(self, levels: Levels) -> Counter[str]:
         """Calls of one run under ``levels``, by key."""
         key = tuple(sorted(levels.items()))
         if key not in self._counts:
-            self._counts[key] = Task(*self._parts, levels).counts()
+            self._counts[key] = self._count(levels)
         return self._counts[key]
+
+    def _count(self, levels: Levels) -> Counter[str]:
+        total: dict[str, int] = {}
+        uses, slots, turns = self._schedule(levels["batching"])
+        for shape, count in uses.items():
+            program = self._program(shape, levels)
+            for key, n in program.calls.items():
+                total[key] = total.get(key, 0) + n * count
+            if levels["dispatch"] == "eager":
+                for key, n in program.dispatched.items():
+                    total[key] = total.get(key, 0) + n * count
+        if levels["checkpoint"] != "none":
+            caches = cache_shape(self.config, self.scenario, slots)
+            key = checkpoint_key(levels["checkpoint"], 2 * self.config.layers, caches)
+            total[key] = turns // self.scenario.checkpoint_every
+        return Counter(total)
+
+    def _schedule(self, level: str) -> tuple[Counter[StepShape], int, int]:
+        """How often each program is used, slots of the cache, iterations."""
+        if level not in self._uses:
+            planned = schedule(self.scenario, level)
+            turns = step_uses(self.scenario, planned)
+            shapes = Counter(use.shape for _, prefills, decode in turns for use in (*prefills, decode))
+            self._uses[level] = shapes, planned.slots, len(turns)
+        return self._uses[level]
+
+    def _program(self, shape: StepShape, levels: Levels) -> _Planned:
+        key = shape, tuple(level for name, level in levels.items() if name not in _AROUND)
+        if key not in self._programs:
+            program = build_program(*self._parts, shape, levels)
+            calls = Counter(call.key for call in (*program.calls, *program.copies))
+            if levels["preprocessing"] == "rebuilt":
+                window = 0 if levels["span"] == "full" else self.scenario.window
+                calls[mask_key(program, window)] += 1
+            if program.handovers:
+                calls[HANDOVER_KEY] += program.handovers
+            dispatched = Counter(dispatch_key(call.kernel) for call in program.calls)
+            self._programs[key] = _Planned(calls, dispatched)
+        return self._programs[key]
 
 
 def find_active(planner: Planner, standard: Levels, flash: Levels) -> list[SwitchLevels]:
@@ -68,27 +132,34 @@ def count_all(planner: Planner, switches: list[SwitchLevels]) -> dict[int, dict[
 
 def covering_masks(counts: Counts) -> list[int]:
     """A few mixtures that together make every kind of call: greedy set cover, the richest first."""
-    missing = set().union(*(set(calls) for calls in counts.values()))
+    index = {key: 1 << n for n, key in enumerate(sorted(set().union(*counts.values())))}
+    made = {
+        mask: sum(index[key] for key in calls) for mask, calls in counts.items()
+    }  # sets of calls, as bits
+    missing = (1 << len(index)) - 1
     chosen = []
     while missing:
-        best = max(counts, key=lambda mask: (len(missing & set(counts[mask])), -mask))
+        best = max(made, key=lambda mask: ((missing & made[mask]).bit_count(), -mask))
         chosen.append(best)
-        missing -= set(counts[best])
+        missing &= ~made[best]
     return chosen
 
 
-def pack_counts(counts: Counts) -> dict[str, list]:
-    """Counts as lists for a record: the keys once, and (key index, count) pairs per mask."""
-    keys = sorted(set().union(*(set(calls) for calls in counts.values())))
+def pack_counts(counts: Counts) -> dict[str, Any]:
+    """Counts for a record: the keys once, and (key index, count) pairs per mask, as JSON compressed by zlib."""
+    keys = sorted(set().union(*counts.values()))
     index = {key: i for i, key in enumerate(keys)}
     rows = [[[index[key], n] for key, n in counts[mask].items()] for mask in sorted(counts)]
-    return {"keys": keys, "masks": rows}
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    return {"keys": keys, "masks_zlib": base64.b85encode(zlib.compress(text, 6)).decode()}
 
 
-def unpack_counts(packed: Mapping[str, list]) -> dict[int, dict[str, int]]:
-    """The inverse of ``pack_counts``."""
-    keys = packed["keys"]
-    return {mask: {keys[i]: int(n) for i, n in row} for mask, row in enumerate(packed["masks"])}
+def unpack_counts(packed: Mapping[str, Any]) -> dict[int, dict[str, int]]:
+    """The inverse of ``pack_counts``; older records have the pairs as they are."""
+    keys, rows = packed["keys"], packed.get("masks")
+    if rows is None:
+        rows = json.loads(zlib.decompress(base64.b85decode(packed["masks_zlib"])))
+    return {mask: {keys[i]: int(n) for i, n in row} for mask, row in enumerate(rows)}
 
 
 def isolated_medians(record: Mapping[str, Mapping[str, list[float]]], state: str) -> dict[str, float]:

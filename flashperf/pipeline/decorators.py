@@ -1,16 +1,9 @@
-"""What happens around a step on the host: masks rebuilt, state saved. Each is a switch's level.
-
-A decorator is called before or after the step's program with the step's number; the order is fixed:
-preprocessing, then the program, then checkpoint.
-"""
+"""What happens on the host before a step: masks rebuilt. Saving its state after it is in ``checkpoint``."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,46 +33,19 @@ def rebuild_mask(engine: Engine, program: Program, window: int) -> Callable[[], 
     return rebuild
 
 
-class Checkpoint:
-    """``checkpoint=every_n_sync``: after every n-th decoded token the KV cache is copied, serialised and written.
+@dataclass(frozen=True)
+class HostAction:
+    """Work of a step on the host that a prediction must count like a kernel call."""
 
-    The file is replaced atomically, so that a reader finds the last whole state. It is not forced to the disk:
-    rapid recovery of a process, not of a machine.
-    """
+    key: str
+    run: Callable[[], None]
 
-    def __init__(
-        self,
-        caches: Sequence[Any],
-        every_n: int,
-        folder: Path | None = None,
-        read: Callable[[Any], np.ndarray] = np.array,
-    ) -> None:
-        self.caches, self.every_n, self._read = tuple(caches), every_n, read
-        self.saves = 0
-        self._parent = folder
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    @property
-    def path(self) -> Path:
-        """The state file; its folder is made on first use."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="flashperf-state-", dir=self._parent)
-        return Path(self._folder.name) / "state.npz"
+def mask_action(engine: Engine, program: Program, window: int) -> HostAction:
+    """``rebuild_mask`` with its key."""
+    return HostAction(mask_key(program, window), rebuild_mask(engine, program, window))
 
-    def after_step(self, tokens_done: int, position: np.ndarray) -> None:
-        """Save if ``tokens_done`` is a multiple of n; positions [rows] go with the state."""
-        if tokens_done % self.every_n:
-            return
-        used = int(position.max()) + 1
-        state: dict[str, Any] = {f"cache{i}": self._read(cache[:, :, :used]) for i, cache in enumerate(self.caches)}
-        partial = self.path.with_suffix(".part")
-        with open(partial, "wb") as file:
-            np.savez(file, position=position, **state)
-        os.replace(partial, self.path)
-        self.saves += 1
 
-    def close(self) -> None:
-        """Remove the state file and its folder."""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+def mask_key(program: Program, window: int) -> str:
+    """Names the rebuilding of a program's mask, with its size."""
+    return f"host_mask({'x'.join(map(str, program.mask.shape))},window={window})"

@@ -8,8 +8,10 @@ kernels write it, its products read it). The GPU's engine is in ``cuda_engine``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,11 +22,16 @@ from flashperf.dtypes import NUMPY_TYPES, aligned_copy, aligned_empty
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One bound kernel call. ``key`` names kernel and shapes: calls with one key cost the same in isolation."""
+    """One bound kernel call. ``key`` names kernel and shapes: calls with one key cost the same in isolation.
+
+    arrays, scalars: what it was bound to, so that it can be bound again, as an eager framework does
+    """
 
     key: str
     kernel: str
     run: Callable[[], None]
+    arrays: tuple[Any, ...] = ()
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 def call_key(kernel: str, arrays: Sequence[np.ndarray]) -> str:
@@ -59,12 +66,18 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Return when all work that was asked for is done; at once on a CPU."""
 
+    # An engine may also have ``region(n_bytes)`` and ``typed(region, shape, dtype)``, memory of its own for the
+    # levels of ``allocation`` beyond reused, and ``background()``, which runs sequences beside the caller, for
+    # ``transfer=streamed_overlapped``. Those levels are refused without.
+
 
 class CpuEngine:
     """NumPy arrays, native kernels, one thread."""
 
     def __init__(self, level: str | None = None) -> None:
         self.library = native.library(level)
+        self.bind = self.library.prepare
+        self._background: native.Background | None = None
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         array = aligned_empty(shape, dtype)
@@ -78,7 +91,23 @@ class CpuEngine:
         return array
 
     def prepare(self, kernel: str, *arrays: np.ndarray, **scalars: float) -> PlannedCall:
-        return PlannedCall(call_key(kernel, arrays), kernel, self.library.prepare(kernel, *arrays, **scalars))
+        call = self.bind(kernel, *arrays, **scalars)
+        return PlannedCall(call_key(kernel, arrays), kernel, call, arrays, scalars)
+
+    def background(self) -> native.Background:
+        """The thread that makes copies beside the calls; one for all programs."""
+        if self._background is None:
+            self._background = native.Background()
+        return self._background
+
+    def region(self, n_bytes: int) -> np.ndarray:
+        """Whole pages of memory, u8, mapped for this array alone; zeros."""
+        return np.frombuffer(mmap.mmap(-1, n_bytes), np.uint8)
+
+    def typed(self, region: np.ndarray, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """The beginning of a region as an array."""
+        count = math.prod(shape) * NUMPY_TYPES[dtype].itemsize
+        return region[:count].view(NUMPY_TYPES[dtype]).reshape(shape)
 
     def sequence(self, calls: Sequence[PlannedCall]) -> native.Sequence:
         return native.Sequence([call.run for call in calls])  # type: ignore[misc]
@@ -97,7 +126,13 @@ class CpuEngine:
 
 
 class RecordingEngine:
-    """Runs nothing: arrays have shapes but no memory behind them, calls have keys. For counting and planning."""
+    """Runs nothing: arrays have shapes but no memory behind them, calls have keys. For counting and planning.
+
+    ``memo`` keeps what operators were lowered to (see ``Lowering.once``).
+    """
+
+    def __init__(self) -> None:
+        self.memo: dict[Any, Any] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         # One element seen everywhere: a shape without its memory, whatever the model's size.
@@ -107,7 +142,13 @@ class RecordingEngine:
         return self.empty(shape, dtype)
 
     def prepare(self, kernel: str, *arrays: np.ndarray, **scalars: float) -> PlannedCall:
-        return PlannedCall(call_key(kernel, arrays), kernel, _nothing)
+        return PlannedCall(call_key(kernel, arrays), kernel, _nothing, arrays, scalars)
+
+    def region(self, n_bytes: int) -> np.ndarray:
+        return self.empty((n_bytes,), "u8")
+
+    def typed(self, region: np.ndarray, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return self.empty(shape, dtype)
 
     def sequence(self, calls: Sequence[PlannedCall]) -> Callable[[], None]:
         return _nothing

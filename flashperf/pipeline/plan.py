@@ -2,16 +2,19 @@
 
 ``plan(op, levels)`` looks at nothing else, so every mixture can be tested without running anything. Where two
 switches meet, the rule is here and nowhere else: quantization owns the products of the MLP and leaves
-precision the rest; over-fusion owns the whole MLP, so tiling and launch don't reach inside it.
+precision the rest; over-fusion owns the whole MLP, so tiling and launch don't reach inside it, and its kernel
+knows neither weights alone in INT8 nor scales found beforehand.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flashperf.pipeline.switches import Levels
+from flashperf.pipeline.switches import Levels, precision_of
 
 CHUNKS = 8  # calls that a chunked operator is issued as
+#: From how many rows on ``precision=adaptive`` multiplies in bf16 where no rule was measured.
+ADAPTIVE_ROWS = 8
 
 MLP_ROLES = ("gate_up", "down")
 LINEAR_ROLES = ("qkv", "out", *MLP_ROLES, "head")
@@ -22,17 +25,19 @@ class Op:
     """An operator of the model.
 
     kind: "linear" (role: one of LINEAR_ROLES), "norm", "attention", "mlp"
+    rows: rows of its input, which only ``precision=adaptive`` looks at
     """
 
     kind: str
     role: str = ""
+    rows: int = 1
 
 
 @dataclass(frozen=True)
 class KernelSpec:
     """How an operator is carried out.
 
-    format:    what is multiplied: "f32", "mixed", "bf16", "f16", "int8"
+    format:    what is multiplied: "f32", "mixed", "bf16", "f16", "int8", "int8_static", "w8" (weights alone)
     storage:   what activations are kept in: "f32", "bf16", "f16"
     algorithm: products: "packed", "bad_tile", "naive", "over"; attention: "online", "online_masked",
                "materialised"; norms: "rowwise"
@@ -48,10 +53,24 @@ class KernelSpec:
     chunks: int = 1
     window: str = ""
 
+    @property
+    def casts(self) -> bool:
+        """Whether the operands of a product are cast in memory around it."""
+        return self.format == "mixed" or (self.format == "bf16" and self.storage == "f32")
+
 
 def storage_of(levels: Levels) -> str:
-    """What activations and the KV cache are stored in. Mixed precision casts around products only."""
-    return {"f32": "f32", "mixed": "f32", "bf16": "bf16", "f16": "f16"}[levels["precision"]]
+    """What activations and the KV cache are stored in. Mixed and adaptive precision cast around products only."""
+    precision = precision_of(levels)
+    return precision if precision in ("bf16", "f16") else "f32"
+
+
+def product_format(levels: Levels, rows: int) -> str:
+    """What precision alone makes of a product of so many rows."""
+    precision, _, least = levels["precision"].partition(":")
+    if precision != "adaptive":
+        return precision
+    return "bf16" if rows >= int(least or ADAPTIVE_ROWS) else "f32"
 
 
 def needs_mask(levels: Levels) -> bool:
@@ -79,16 +98,22 @@ def plan(op: Op, levels: Levels) -> KernelSpec:
 
 def _plan_product(op: Op, levels: Levels, storage: str, passes: str, chunks: int) -> KernelSpec:
     in_mlp = op.kind == "mlp" or op.role in MLP_ROLES
-    quantized = in_mlp and levels["quantization"] == "int8_dynamic"
-    product_format = "int8" if quantized else levels["precision"]
-    if op.kind == "mlp" and levels["fusion"] == "over":
-        return KernelSpec(product_format, storage, "over")
+    over = op.kind == "mlp" and levels["fusion"] == "over"
+    product = product_format(levels, op.rows)
+    quantization = levels["quantization"] if in_mlp else "none"
+    if quantization == "weight_only" and not over:
+        product = "w8"
+    elif quantization in ("int8_dynamic", "int8_static"):
+        product = "int8" if over or quantization == "int8_dynamic" else "int8_static"
+    if over:
+        return KernelSpec(product, storage, "over")
     algorithm = {"blocked": "packed", "bad_tile": "bad_tile", "naive": "naive"}[levels["tiling"]]
+    spec = KernelSpec(product, storage, algorithm, passes, chunks)
     # Only the packed product has room for an epilogue: the others, and products between casts, are followed
     # by one more kernel instead.
-    fusable = algorithm == "packed" and product_format != "mixed"
-    epilogue = "kernel" if passes == "fused" and not fusable else passes
-    return KernelSpec(product_format, storage, algorithm, epilogue, chunks)
+    if passes == "fused" and (algorithm != "packed" or spec.casts):
+        return KernelSpec(product, storage, algorithm, "kernel", chunks)
+    return spec
 
 
 def _plan_attention(levels: Levels, storage: str, passes: str, chunks: int) -> KernelSpec:

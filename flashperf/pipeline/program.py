@@ -7,89 +7,36 @@ changes from step to step lives in small arrays that the calls point at, as a ca
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.config import ModelConfig
-from flashperf.pipeline.engine import Engine, PlannedCall
-from flashperf.pipeline.operators import Lowering, row_blocks
+from flashperf.pipeline.engine import Engine, PlannedCall, RecordingEngine
+from flashperf.pipeline.inputs import StepInputs, StepShape
+from flashperf.pipeline.lowering import Segment
+from flashperf.pipeline.operators import Operators, row_blocks
 from flashperf.pipeline.plan import KernelSpec, Op, needs_mask, plan, storage_of
-from flashperf.pipeline.storage import Buffers, WeightStore
+from flashperf.pipeline.replay import replay_of
+from flashperf.pipeline.storage import WeightStore
 from flashperf.pipeline.switches import Levels
-
-
-@dataclass(frozen=True)
-class StepShape:
-    """What a step's program is made for.
-
-    rows:      tokens of the step; segments: row ranges of whole sequences (one per slot in a prefill), or one
-               range of all rows when every row has a slot of its own
-    outputs:   rows whose logits are wanted
-    capacity:  positions per slot; slots: sequences
-    window:    positions that a window spans
-    """
-
-    rows: int
-    segments: tuple[tuple[int, int], ...]
-    outputs: int
-    slots: int
-    capacity: int
-    window: int
-
-
-class StepInputs:
-    """The small arrays that a step's calls point at: written before the step, never rebound.
-
-    They are parts of one block of memory, so that a device gets them all in one copy.
-    """
-
-    def __init__(self, engine: Engine, shape: StepShape) -> None:
-        self._engine = engine
-        self._block = engine.empty((3 * shape.rows + shape.outputs + 1,), "i32")
-        host = engine.host(self._block)
-        ends = [0, shape.rows, 2 * shape.rows, 3 * shape.rows, 3 * shape.rows + shape.outputs, None]
-        parts = [slice(*pair) for pair in itertools.pairwise(ends)]
-        self.tokens, self.slot, self.position, self.last, self.extent = (self._block[part] for part in parts)
-        self._host = [host[part] for part in parts]
-
-    @property
-    def host_position(self) -> np.ndarray:
-        """The positions [rows] as the host has them."""
-        return self._host[2]
-
-    @property
-    def width(self) -> int:
-        """Positions that are in use: one more than the largest."""
-        return int(self._host[4][0])
-
-    def fill(self, tokens: np.ndarray, slot: np.ndarray, position: np.ndarray, last: np.ndarray) -> None:
-        """Set a step's tokens [rows], slots [rows], positions [rows] and the rows whose logits are wanted."""
-        for array, values in zip(
-            self._host, (tokens, slot, position, last, np.max(position) + 1), strict=True
-        ):
-            array[...] = values
-        self._engine.upload(self._block)
-
-    def advance(self, tokens: np.ndarray) -> None:
-        """The next step: tokens [rows], every row one position further."""
-        host_tokens, _, position, _, extent = self._host
-        host_tokens[...] = tokens
-        position += 1
-        extent += 1
-        self._engine.upload(self._block)
+from flashperf.pipeline.tables import mask_table, rope_tables
 
 
 @dataclass(frozen=True)
 class Program:
-    """The bound calls of a step, its inputs, its logits [outputs, vocab] and its mask buffer, if it has one."""
+    """The bound calls of a step, its inputs, its logits [outputs, vocab] and its mask buffer, if it has one.
+
+    calls: in the order in which ``replay`` runs them; copies: what a second thread runs beside them
+    handovers: times that the second thread is given work
+    """
 
     calls: tuple[PlannedCall, ...]
-    replay: Callable[[], None]
+    copies: tuple[PlannedCall, ...]
+    handovers: int
+    replay: Any
     inputs: StepInputs
     logits: Any
     mask: Any
@@ -117,10 +64,11 @@ class _Builder:
         shape: StepShape,
         levels: Levels,
     ) -> None:
-        self.engine, self.config, self.weights, self.buffers = engine, config, weights, buffers
-        self.shape, self.levels = shape, levels
+        self.engine, self.config, self.shape, self.levels = engine, config, shape, levels
+        self.buffers = buffers.of(levels["allocation"])
         self.storage = storage_of(levels)
-        self.lower = Lowering(engine, weights, buffers)
+        self.lower = Operators(engine, weights, self.buffers, levels["transfer"])
+        self.weights = self.lower.weights
         self.inputs = StepInputs(engine, shape)
         self.mask: Any = None
 
@@ -133,28 +81,65 @@ class _Builder:
             self._emit_mask()
         delta = None
         for layer in range(config.layers):
-            hidden = self._norm(x, delta, f"layers.{layer}.norm1")
-            mixed = self._attention(hidden, layer)
-            delta = self._linear("out", mixed, f"layers.{layer}.out", config.dim, "delta")
-            hidden = self._norm(x, delta, f"layers.{layer}.norm2")
-            mlp, down = plan(Op("mlp"), self.levels), plan(Op("linear", "down"), self.levels)
-            delta = lower.mlp(mlp, hidden, f"layers.{layer}", config.ffn, down)
+            lower.begin(layer)
+            delta = self._layer(x, delta, layer)
+        lower.begin(config.layers)
         hidden = self._norm(x, delta, "norm")
         last = self._buffer("last", (self.shape.outputs, config.dim))
         lower.emit(f"take_rows_{storage}", hidden, self.inputs.last, last)
         logits = self._linear("head", last, "head", config.vocab, "logits")
-        calls = lower.take()
-        return Program(tuple(calls), self.engine.sequence(calls), self.inputs, logits, self.mask)
+        if self.buffers.allocation == "fresh":
+            self._emit_fresh_pages()
+        return self._finish(logits)
+
+    def _layer(self, x: Any, delta: Any, layer: int) -> Any:
+        rows = self.shape.rows
+        hidden = self._norm(x, delta, f"layers.{layer}.norm1")
+        mixed = self._attention(hidden, layer)
+        delta = self._linear("out", mixed, f"layers.{layer}.out", self.config.dim, "delta")
+        hidden = self._norm(x, delta, f"layers.{layer}.norm2")
+        mlp, down = plan(Op("mlp", "", rows), self.levels), plan(Op("linear", "down", rows), self.levels)
+        lower = lambda: self.lower.mlp(mlp, hidden, f"layers.{layer}", self.config.ffn, down)  # noqa: E731
+        return self._once(("mlp", mlp, down), lower)
+
+    def _once(self, key: tuple[Any, ...], lower: Callable[[], Any]) -> Any:
+        """Layers are alike: one that is only counted is lowered once."""
+        return self.lower.once((self.shape, self.storage, *key), lower)
+
+    def _emit_fresh_pages(self) -> None:
+        """Before everything else, every buffer is given back and asked for again."""
+        first = self.lower.segments[0].calls
+        for (name, dtype), n_bytes in self.lower.touched.items():
+            first.insert(0, self.lower.bind("fresh_pages", self.buffers.pages(name, dtype, n_bytes)))
+
+    def _finish(self, logits: Any) -> Program:
+        """Copies go before the calls of their segment, or to the second thread."""
+        segments = self.lower.segments
+        beside = self.levels["transfer"] == "streamed_overlapped"
+        if not beside:
+            segments = [Segment([*part.copies, *part.calls]) for part in segments]
+        calls = tuple(call for part in segments for call in part.calls)
+        copies = tuple(call for part in segments for call in part.copies)
+        replay: Any = _nothing
+        if not isinstance(self.engine, RecordingEngine):
+            eager = self.levels["dispatch"] == "eager"
+            replay = replay_of(self.engine, [(part.calls, part.copies) for part in segments], eager)
+        handovers = sum(bool(part.copies) for part in segments)
+        return Program(calls, copies, handovers, replay, self.inputs, logits, self.mask)
 
     def _buffer(self, name: str, shape: tuple[int, ...], dtype: str = "") -> Any:
-        return self.buffers.get(name, shape, dtype or self.storage)
+        return self.lower.buffer(name, shape, dtype or self.storage)
 
     def _linear(self, role: str, x: Any, weight: str, n: int, out: str) -> Any:
-        return self.lower.linear(plan(Op("linear", role), self.levels), x, weight, n, out)
+        spec = plan(Op("linear", role, x.shape[0]), self.levels)
+        return self._once(("linear", role, spec), lambda: self.lower.linear(spec, x, weight, n, out))
 
     def _norm(self, x: Any, delta: Any, name: str) -> Any:
         """x += delta (where there is one), then RMSNorm of x [m, dim] into the buffer ``normed``."""
         spec = plan(Op("norm"), self.levels)
+        return self._once(("norm", spec, delta is None), lambda: self._lower_norm(spec, x, delta, name))
+
+    def _lower_norm(self, spec: KernelSpec, x: Any, delta: Any, name: str) -> Any:
         weight = self.weights.vector(name, self.storage)
         y = self._buffer("normed", x.shape)
         for rows in row_blocks(x.shape[0], spec.chunks):
@@ -183,26 +168,30 @@ class _Builder:
 
     def _emit_mask(self) -> None:
         """The mask [rows, capacity] of this step: gathered from a table, or left for the host to write."""
-        self.mask = self._buffer("mask", (self.shape.rows, self.shape.capacity), "f32")
+        self.mask = self.buffers.state("mask", (self.shape.rows, self.shape.capacity), "f32")
         if self.levels["preprocessing"] == "cached":
             window = 0 if self.levels["span"] == "full" else self.shape.window
-            capacity = self.shape.capacity
-            make = lambda: causal_table(capacity, window)  # noqa: E731
-            table = self.weights.table(f"mask{window}", (capacity, capacity), "f32", make)
+            table = mask_table(self.weights, self.shape.capacity, window)
             self.lower.emit("take_rows_f32", table, self.inputs.position, self.mask)
 
     def _attention(self, hidden: Any, layer: int) -> Any:
-        config, rows = self.config, self.shape.rows
+        config = self.config
         qkv = self._linear("qkv", hidden, f"layers.{layer}.qkv", 3 * config.dim, "qkv")
+        spec = plan(Op("attention"), self.levels)
+        return self._once(("attention", spec), lambda: self._lower_attention(spec, qkv, layer))
+
+    def _lower_attention(self, spec: KernelSpec, qkv: Any, layer: int) -> Any:
+        config, rows = self.config, self.shape.rows
         cache_shape = (self.shape.slots, config.heads, self.shape.capacity, config.head_dim)
-        keys, values = (self._buffer(f"{name}_cache{layer}", cache_shape) for name in ("k", "v"))
+        keys, values = (
+            self.buffers.state(f"{name}_cache{layer}", cache_shape, self.storage) for name in ("k", "v")
+        )
         q = self._buffer("q", (rows, config.heads, config.head_dim))
-        cos, sin = self._rope_tables()
+        cos, sin = rope_tables(self.weights, config, self.shape.capacity)
         inputs = self.inputs
         kernel = f"rope_append_{self.storage}"
         self.lower.emit(kernel, qkv, cos, sin, inputs.slot, inputs.position, keys, values, q)
         mixed = self._buffer("mixed", (rows, config.heads, config.head_dim))
-        spec = plan(Op("attention"), self.levels)
         if spec.algorithm == "materialised":
             for start, stop in self.shape.segments:
                 self._materialised(spec, slice(start, stop), q, keys, values, mixed)
@@ -247,19 +236,6 @@ class _Builder:
         out = (scores, values, inputs.slot[rows], inputs.extent, mixed[rows])
         emit(f"attention_values_{self.storage}", *out)
 
-    def _rope_tables(self) -> tuple[Any, Any]:
-        """cos and sin [capacity, head_dim / 2] of the rotary positions, rotate-half convention."""
-        half, capacity = self.config.head_dim // 2, self.shape.capacity
-        frequency = self.config.rope_theta ** (-np.arange(half) / half)
-        angle = np.arange(capacity)[:, None] * frequency
-        shape = (capacity, half)
-        cos = self.weights.table("cos", shape, "f32", lambda: np.cos(angle).astype(np.float32))
-        sin = self.weights.table("sin", shape, "f32", lambda: np.sin(angle).astype(np.float32))
-        return cos, sin
 
-
-def causal_table(capacity: int, window: int) -> np.ndarray:
-    """Additive mask f32 [capacity, capacity]: row p lets position p see keys 0..p, the last ``window`` if > 0."""
-    behind = np.arange(capacity)[:, None] - np.arange(capacity)
-    seen = (behind >= 0) & ((behind < window) if window else True)
-    return np.where(seen, np.float32(0), np.float32(-np.inf))
+def _nothing() -> None:
+    """The replay of a program that was only recorded."""

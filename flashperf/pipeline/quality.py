@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from flashperf.dtypes import widen
+from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.config import ModelConfig
 from flashperf.pipeline.decorators import rebuild_mask
 from flashperf.pipeline.engine import Engine
+from flashperf.pipeline.inputs import StepShape
 from flashperf.pipeline.plan import storage_of
-from flashperf.pipeline.program import StepShape, build_program
+from flashperf.pipeline.program import build_program
 from flashperf.pipeline.reference import accuracy, bits_per_byte
-from flashperf.pipeline.storage import Buffers, WeightStore
+from flashperf.pipeline.storage import WeightStore
 from flashperf.pipeline.switches import Levels
 from flashperf.pipeline.text import heldout_bytes
 

@@ -7,6 +7,7 @@ teacher-forced: the continuation's bytes are fed whatever the logits say.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from flashperf.errors import UserError
 from flashperf.pipeline.text import prompts
 from flashperf.suggest import unknown_name
 
+_BATCH = (16, 24, 40, 64, 96, 160, 32, 48)
+_SERVE_LENGTHS, _SERVE_REQUESTS, _SERVE_LOAD = (16, 24, 32, 64), 16, 0.8
 #: name -> (prompt bytes of each task, decoded bytes per task, state saved every n decoded bytes)
 _SHAPES: dict[str, tuple[tuple[int, ...], int, int]] = {
     "single": ((128,), 32, 16),
-    "batch": ((16, 24, 40, 64, 96, 160, 32, 48), 16, 8),
+    "batch": (_BATCH, 16, 8),
+    "serve": ((), 8, 8),
 }
 SCENARIOS: tuple[str, ...] = tuple(_SHAPES)
 
@@ -28,8 +32,10 @@ class Scenario:
 
     prompts:          token ids i32 of each task, of any lengths
     continuation:     token ids i32 [tasks, steps] that are fed one column a step
-    checkpoint_every: decoded tokens between two saved states
+    checkpoint_every: decoding steps between two saved states
     window:           positions of a sliding window, where the span switch asks for one
+    arrivals:         when each task arrives, in iterations of the scheduler; all at once by default
+    concurrency:      tasks that may be active at once; all by default
     """
 
     name: str
@@ -37,6 +43,17 @@ class Scenario:
     continuation: np.ndarray
     checkpoint_every: int
     window: int = 64
+    arrivals: tuple[int, ...] = ()
+    concurrency: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrivals", self.arrivals or (0,) * len(self.prompts))
+        object.__setattr__(self, "concurrency", self.concurrency or len(self.prompts))
+
+    @property
+    def serves(self) -> bool:
+        """Whether tasks arrive over time, so that each has a latency of its own."""
+        return any(self.arrivals)
 
     @property
     def steps(self) -> int:
@@ -63,30 +80,52 @@ class Scenario:
         return [np.concatenate(pair) for pair in zip(self.prompts, self.continuation, strict=True)]
 
 
-def scenario(name: str) -> Scenario:
-    """A scenario by name, its text from the committed prompts. Raises UserError with the nearest names."""
-    if name not in _SHAPES:
-        raise UserError(unknown_name("scenario", name, SCENARIOS))
-    lengths, steps, every = _SHAPES[name]
+def scenario(name: str, seed: int = 0) -> Scenario:
+    """A scenario by name, its text from the committed prompts: single, batch (or batch:N), serve.
+
+    ``seed`` sets the arrivals of serve. Raises UserError with the nearest names.
+    """
+    base, colon, number = name.partition(":")
+    if base not in _SHAPES or (colon and base != "batch"):
+        raise UserError(unknown_name("scenario", name, (*SCENARIOS, "batch:N")))
+    lengths, steps, every = _SHAPES[base]
+    if colon:
+        if not number.isdigit() or not 1 <= int(number) <= 1024:
+            raise UserError(f"batch:N takes a number of tasks from 1 to 1024, not {number!r}")
+        lengths = tuple(_BATCH[i % len(_BATCH)] for i in range(int(number)))
+    if base == "serve":
+        return _serve(steps, every, seed)
+    return _cut(name, lengths, steps, every)
+
+
+def _serve(steps: int, every: int, seed: int) -> Scenario:
+    """Requests at Poisson times, at _SERVE_LOAD of what eight slots can finish."""
+    rng = np.random.default_rng(seed)
+    lengths = tuple(int(n) for n in rng.choice(_SERVE_LENGTHS, _SERVE_REQUESTS))
+    gaps = rng.exponential(steps / (8 * _SERVE_LOAD), _SERVE_REQUESTS)
+    arrivals = tuple(int(at) for at in np.cumsum(gaps) - gaps[0])
+    return _cut("serve", lengths, steps, every, arrivals=arrivals, concurrency=8)
+
+
+def _cut(name: str, lengths: tuple[int, ...], steps: int, every: int, **options: Any) -> Scenario:
+    """Prompts and continuations cut from the committed text one after the other, from its beginning again."""
     text = np.frombuffer(b"".join(prompt.encode() for prompt in _texts()), np.uint8).astype(np.int32)
-    starts = np.concatenate(([0], np.cumsum(np.array(lengths) + steps)))[:-1]
-    if starts[-1] + lengths[-1] + steps > len(text):
-        raise RuntimeError(f"scenario {name} needs more prompt text than is committed")
-    return Scenario(
-        name,
-        tuple(text[start : start + length] for start, length in zip(starts, lengths, strict=True)),
-        np.stack([text[s + n : s + n + steps] for s, n in zip(starts, lengths, strict=True)]),
-        every,
-    )
+    sizes = np.array(lengths) + steps
+    starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
+    pieces = [text[(start + np.arange(size)) % len(text)] for start, size in zip(starts, sizes, strict=True)]
+    prompts = tuple(piece[:length] for piece, length in zip(pieces, lengths, strict=True))
+    continuation = np.stack([piece[length:] for piece, length in zip(pieces, lengths, strict=True)])
+    return Scenario(name, prompts, continuation, every, **options)
 
 
-def custom_scenario(lengths: tuple[int, ...], steps: int, seed: int = 0, vocab: int = 256) -> Scenario:
+def custom_scenario(
+    lengths: tuple[int, ...], steps: int, seed: int = 0, vocab: int = 256, **options: Any
+) -> Scenario:
     """Random tokens with the given prompt lengths; for tests and for shapes that have no text."""
     rng = np.random.default_rng(seed)
     texts = tuple(rng.integers(0, vocab, n).astype(np.int32) for n in lengths)
-    return Scenario(
-        "custom", texts, rng.integers(0, vocab, (len(lengths), steps)).astype(np.int32), 2, window=5
-    )
+    continuation = rng.integers(0, vocab, (len(lengths), steps)).astype(np.int32)
+    return Scenario("custom", texts, continuation, 2, **{"window": 5, **options})
 
 
 def _texts() -> list[str]:

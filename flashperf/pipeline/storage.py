@@ -1,4 +1,4 @@
-"""Weights in the layouts that kernels want, and named buffers. Both are made afresh at every cycle.
+"""Weights in the layouts that kernels want, made afresh at every cycle.
 
 A layout is made when a plan first asks for it: a mixture that never quantises holds no INT8 weights.
 """
@@ -34,11 +34,23 @@ def column_blocks(n: int, chunks: int) -> list[slice]:
     return [slice(edges[i], edges[i + 1]) for i in range(pieces)]
 
 
-class WeightStore:
-    """The model's weights, converted and packed on demand and kept."""
+def _uncalibrated(name: str) -> float:
+    raise ValueError(f"static INT8 scales need a calibration, and {name} has none")
 
-    def __init__(self, engine: Engine, weights: Mapping[str, np.ndarray]) -> None:
-        self.engine = engine
+
+class WeightStore:
+    """The model's weights, converted and packed on demand and kept.
+
+    ``calibration`` gives the INT8 scale of the input of a product by the weight's name (see ``calibration.py``).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        weights: Mapping[str, np.ndarray],
+        calibration: Callable[[str], float] | None = None,
+    ) -> None:
+        self.engine, self.calibration = engine, calibration or _uncalibrated
         self._source = weights
         self._made: dict[tuple[Any, ...], Any] = {}
 
@@ -98,6 +110,27 @@ class WeightStore:
 
         return self._once(("int8_packed", name, columns.start, columns.stop), make)
 
+    def w8_packed(self, name: str, columns: slice) -> Int8Weight:
+        """Columns of a weight quantised per column, in panels of 32 without interleaving; for float activations."""
+
+        def make() -> Int8Weight:
+            plain = self.int8_plain(name, columns)
+            k, n = plain.values.shape
+            packed = self.engine.empty((-(-n // PANEL), k, PANEL), "i8")
+            self.engine.prepare("pack_w8", plain.values, packed).run()
+            return Int8Weight(packed, None, plain.scale)
+
+        return self._once(("w8_packed", name, columns.start, columns.stop), make)
+
+    def static_scale(self, name: str, rows: int) -> Any:
+        """The scale that calibration found for the input of a product, f32 [rows], every element the same."""
+        value = self.calibration(name)
+        make = lambda: np.full(rows, value, np.float32)  # noqa: E731
+        return self.table(f"static_scale.{name}", (rows,), "f32", make)
+
+    def begin(self, number: int) -> None:
+        """A segment of a program begins; what is resident needs nothing."""
+
     def table(self, name: str, shape: tuple[int, ...], dtype: str, make: Callable[[], np.ndarray]) -> Any:
         """A constant that is not a weight (a mask, rotary angles), made once."""
         return self._once(("table", name, shape), lambda: self.engine.constant(shape, dtype, make))
@@ -113,20 +146,3 @@ class WeightStore:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-
-class Buffers:
-    """Named activations, shared by all mixtures of one cycle. ``allocated_bytes`` counts them."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.allocated_bytes = 0
-        self._arrays: dict[tuple[str, tuple[int, ...], str], Any] = {}
-
-    def get(self, name: str, shape: tuple[int, ...], dtype: str) -> Any:
-        """The buffer of this name, shape and dtype; made on first use."""
-        key = (name, shape, dtype)
-        if key not in self._arrays:
-            self._arrays[key] = self.engine.empty(shape, dtype)
-            self.allocated_bytes += self._arrays[key].nbytes
-        return self._arrays[key]

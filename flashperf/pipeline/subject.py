@@ -11,20 +11,25 @@ from typing import Any
 import numpy as np
 
 from flashperf import memory, native
+from flashperf.disturbance import host_counters
 from flashperf.dtypes import widen
 from flashperf.pipeline import quality
+from flashperf.pipeline.buffers import Buffers
+from flashperf.pipeline.calibration import CALIBRATION_BYTES, calibration_of
 from flashperf.pipeline.engine import CpuEngine
 from flashperf.pipeline.models import load_model
 from flashperf.pipeline.plan import storage_of
 from flashperf.pipeline.reference import forward
 from flashperf.pipeline.scenario import scenario as scenario_of
-from flashperf.pipeline.storage import Buffers, WeightStore
+from flashperf.pipeline.storage import WeightStore
 from flashperf.pipeline.switches import Levels
 from flashperf.pipeline.task import Task
+from flashperf.pipeline.text import prompts
 from flashperf.pipeline.tolerance import check_logits
 
 _WARM_SAMPLE_S, _WARM_SAMPLES, _COLD_SAMPLES = 300e-6, 3, 3
 _INSTANCES = 4  # calls of one key that take turns in an isolated measurement: as many as small has layers
+LATENCY_PERCENTS = (50, 95, 99)
 _EVICT_BYTES = 16 << 20  # well above two L2 caches; no user program can empty a shared L3
 
 
@@ -40,7 +45,8 @@ class PipelineSubject:
     ) -> None:
         self.engine = CpuEngine(isa)
         self.config, self.source = load_model(model, seed)
-        self.scenario = scenario_of(scenario)
+        self.scenario = scenario_of(scenario, seed)
+        self.calibration = calibration_of(self.source, self.config, calibration_tokens)
         self._references: dict[int | None, np.ndarray] = {}
         self._tasks: dict[tuple[tuple[str, str], ...], Task] = {}
         self.rebuild(0)
@@ -52,7 +58,7 @@ class PipelineSubject:
         self._tasks = {}
         # A buffer of another size each time moves everything that is allocated after it.
         self._shift = np.empty(4096 * (1 + seed % 61), np.uint8)
-        self.weights = WeightStore(self.engine, self.source)
+        self.weights = WeightStore(self.engine, self.source, self.calibration)
         self.buffers = Buffers(self.engine)
 
     def prepare(self, levels: Levels) -> None:
@@ -76,9 +82,24 @@ class PipelineSubject:
         return Task(self.engine, self.config, self.weights, self.buffers, self.scenario, levels)
 
     def run(self, levels: Levels) -> dict[str, float]:
-        """Wall seconds of one run of all tasks, and until the first logits."""
-        times = self._tasks[tuple(sorted(levels.items()))].run()
-        return {"seconds": times.total_s, "first_s": times.first_s}
+        """Seconds of one run of all tasks, until the first logits, and (where tasks arrive) of each task.
+
+        Beside them the page faults of the run, what it waited for state to be saved, and the time that the
+        thread was ready but not running, where the system tells.
+        """
+        task = self._tasks[tuple(sorted(levels.items()))]
+        before = host_counters()
+        times = task.run()
+        after = host_counters()
+        found = {"seconds": times.total_s, "first_s": times.first_s}
+        found |= {name: after[name] - value for name, value in before.items()}
+        if task.checkpoint is not None:
+            found["checkpoint_wait_s"] = task.checkpoint.wait_s
+        if self.scenario.serves:
+            found["queued_s"] = float(times.queued_s.mean())
+            for percent in LATENCY_PERCENTS:
+                found[f"latency_p{percent}_s"] = float(np.percentile(times.latencies_s, percent))
+        return found
 
     def verify(self, task: Task) -> float:
         """Run once; logits against float64 and executed calls against planned ones. Returns the SNR in dB.
@@ -112,20 +133,35 @@ class PipelineSubject:
         return self._references[span]
 
     def profile(self, levels: Levels) -> dict[str, float]:
-        """One run with every native call timed: seconds in kernels and in all."""
+        """One run with every native call timed: seconds in kernels, in copies of weights, and in all."""
         self.prepare(levels)
-        times = self._tasks[tuple(sorted(levels.items()))].run_profiled()
-        return {"kernel_s": times.kernel_s, "seconds": times.total_s}
+        task = self._tasks[tuple(sorted(levels.items()))]
+        times = task.run_profiled()
+        found = {"kernel_s": times.kernel_s, "seconds": times.total_s}
+        if times.staged_s:
+            found |= {"staged_s": times.staged_s, "staged_bytes": float(staged_bytes(task))}
+        return found
 
     def peak_memory(self, levels: Levels) -> dict[str, float]:
         """Peak resident bytes that one mixture adds to this process: its weights, caches and buffers.
 
         Ask a fresh worker: memory that an earlier mixture gave back to the allocator is not counted again.
+        Beside it how many of the rows that are computed carry a token, and the buffers asked for in a run.
         """
         gc.collect()
         before = memory.reset_peak()
-        self._task(levels).run()
-        return {"peak_bytes": float(memory.peak_bytes() - before)}
+        task = self._task(levels)
+        task.run()
+        peak = memory.peak_bytes() - before
+        real, computed = task.schedule.rows(self.scenario.lengths)
+        allocations = sum(n for key, n in task.counts().items() if key.startswith("fresh_pages("))
+        task.close()
+        return {
+            "peak_bytes": float(peak),
+            "real_rows": float(real),
+            "computed_rows": float(computed),
+            "allocations": float(allocations),
+        }
 
     def held_out(self, levels: Levels, n_bytes: int) -> dict[str, float]:
         """Bits per byte and next-byte accuracy on held-out text."""
@@ -142,8 +178,7 @@ class PipelineSubject:
         for levels in mixtures:
             self.prepare(levels)
             task = self._tasks[tuple(sorted(levels.items()))]
-            task.start()
-            task.seek(self.scenario.steps // 2)
+            task.settle()
             for key, runs in by_key(task).items():
                 if key not in times:
                     times[key] = {"warm": _warm(runs), "cold": _cold(runs, evict)}
@@ -153,16 +188,29 @@ class PipelineSubject:
 def executed(task: Task) -> Counter[str]:
     """How often each key's native calls have run so far."""
     total: Counter[str] = Counter()
-    for key, run, _, _ in task.actions():
+    for key, run, _ in task.actions():
         if isinstance(run, native.Call):
             total[key] += run.count
     return total
 
 
+def staged_bytes(task: Task) -> int:
+    """Bytes of weights that one run copies in."""
+    calls = [(call, step) for step in task.steps for call in (*step.program.calls, *step.program.copies)]
+    return sum(
+        call.arrays[0].nbytes * len(step.blocks) for call, step in calls if call.kernel.startswith("stage_")
+    )
+
+
+def calibration_tokens() -> np.ndarray:
+    """The end of the last prompt: no scenario but the largest batches reaches it."""
+    return np.frombuffer(prompts()[-1].text.encode(), np.uint8)[-CALIBRATION_BYTES:].astype(np.int32)
+
+
 def by_key(task: Task) -> Mapping[str, list[Callable[[], None]]]:
     """Up to _INSTANCES calls of every key of a task."""
     found: dict[str, list[Callable[[], None]]] = {}
-    for key, run, _, _ in task.actions():
+    for key, run, _ in task.actions():
         runs = found.setdefault(key, [])
         if len(runs) < _INSTANCES:
             runs.append(run)

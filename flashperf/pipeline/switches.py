@@ -46,6 +46,8 @@ _SWITCHES = (
             "what torch.autocast does in inference, where weight casts are not cached",
             "bf16": "weights, activations and the KV cache kept in bf16, sums in f32",
             "f16": "weights, activations and the KV cache kept in f16, sums in f32",
+            "adaptive": "products of many rows in bf16 with weights kept so, others in f32; from how many rows on "
+            "is measured first, for this model on this machine",
         },
         ("A5", "B15", "A19"),
     ),
@@ -56,6 +58,9 @@ _SWITCHES = (
             "none": "no integers",
             "int8_dynamic": "the MLP's products in INT8, each row's absmax found on every call; "
             "torch.ao.quantization.quantize_dynamic",
+            "int8_static": "the same with scales found beforehand on other text; torch.ao.quantization with observers",
+            "weight_only": "the MLP's weights in INT8, activations as they are, widened inside the product; "
+            "int8_weight_only of torchao",
         },
         ("A11",),
     ),
@@ -108,6 +113,18 @@ _SWITCHES = (
         ("B13",),
     ),
     Switch(
+        "batching",
+        "step",
+        {
+            "bucketed": "prompts of similar length together, padded to the longest of their bucket; "
+            "bucket_by_sequence_length in TensorFlow",
+            "packed": "prompts end to end without padding; packed sequences of FlashAttention's varlen interface",
+            "padded": "every prompt padded to the longest of the batch; a tokenizer with padding=True",
+            "single": "one request at a time, from its prompt to its last token; no batching",
+        },
+        ("A8", "A15", "B9", "B18"),
+    ),
+    Switch(
         "preprocessing",
         "step",
         {
@@ -118,12 +135,47 @@ _SWITCHES = (
         ("A4", "A9"),
     ),
     Switch(
+        "dispatch",
+        "step",
+        {
+            "planned": "calls checked and bound once, replayed natively; a captured CUDA graph",
+            "eager": "every call checked and bound from Python each time; eager mode of PyTorch",
+        },
+        ("A13", "A16", "B4"),
+    ),
+    Switch(
+        "transfer",
+        "step",
+        {
+            "resident": "weights stay where products read them",
+            "streamed_overlapped": "a layer's weights copied in by a second thread while the layer before computes; "
+            "prefetching offload as in DeepSpeed's ZeRO-Inference",
+            "streamed": "a layer's weights copied in, then computed with; cpu_offload of accelerate",
+            "streamed_tiles": "each product's weights copied in just before it, 64 KiB at a time",
+        },
+        ("A6", "A14", "B8", "B17"),
+    ),
+    Switch(
+        "allocation",
+        "step",
+        {
+            "reused": "activation buffers made once, aligned to cache lines",
+            "fresh": "activation buffers asked of the system anew for every step; "
+            "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+            "fixed_pool": "activations and KV cache cut out of one pool one after the other, aligned to 16 bytes "
+            "only; the contexts of ggml (GGML_MEM_ALIGN)",
+        },
+        ("A17", "B5"),
+    ),
+    Switch(
         "checkpoint",
         "step",
         {
             "none": "no state saved",
             "every_n_sync": "the KV cache copied and written to a file every few tokens, generation waits; "
             "rapid-recovery serving as the second document describes it",
+            "every_n_async": "the copy is waited for, a thread writes the file; async_save in "
+            "torch.distributed.checkpoint",
         },
         ("B10",),
     ),
@@ -141,10 +193,26 @@ FLASH_PRESETS: dict[str, dict[str, str]] = {
         "fusion": "split",
         "launch": "chunked",
         "attention": "materialised",
+        "batching": "padded",
         "preprocessing": "rebuilt",
+        "dispatch": "eager",
+        "transfer": "streamed",
+        "allocation": "fresh",
     },
-    "b": {"fusion": "over", "checkpoint": "every_n_sync"},
+    "b": {
+        "fusion": "over",
+        "batching": "single",
+        "dispatch": "eager",
+        "transfer": "streamed_overlapped",
+        "allocation": "fixed_pool",
+        "checkpoint": "every_n_sync",
+    },
 }
+
+
+def precision_of(levels: Levels) -> str:
+    """The level of precision without the rule of ``adaptive``."""
+    return levels["precision"].partition(":")[0]
 
 
 def parse_levels(text: str, base: Levels = STANDARD) -> dict[str, str]:

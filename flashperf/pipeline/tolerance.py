@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from flashperf.dtypes import UNIT_ROUNDOFF
-from flashperf.pipeline.switches import Levels
+from flashperf.pipeline.switches import Levels, precision_of
 from flashperf.records import Check
 
 _SUMS_IN_SERIES = 40.0  # that a logit has been through in the small model
@@ -25,7 +25,8 @@ _INT8_ROUNDOFF = 3.0 / 254.0
 
 def limit_db(levels: Levels) -> float:
     """Smallest SNR in dB that the logits of a mixture may have."""
-    rounded = {"f32": "f32", "mixed": "bf16", "bf16": "bf16", "f16": "f16"}[levels["precision"]]
+    precision = precision_of(levels)
+    rounded = precision if precision in ("f32", "f16") else "bf16"
     roundoff = max(UNIT_ROUNDOFF[rounded], UNIT_ROUNDOFF["f32"] * math.sqrt(_SUMS_IN_SERIES))
     if levels["quantization"] != "none":
         roundoff = max(roundoff, _INT8_ROUNDOFF)
