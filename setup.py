@@ -1,8 +1,10 @@
-"""Builds the native parts: the binding module and one CPU kernel library per instruction-set level.
+"""Builds the native parts: the binding module, one CPU kernel library per instruction-set level, and on request
+the CUDA kernels.
 
 Every ``csrc/cpu/*.cpp`` is compiled for every level that the compiler knows; which level runs is decided when
 the program starts (flashperf/native.py). Objects are kept under build/ by the hash of their source, headers
-and flags, so that a second build compiles only what changed.
+and flags, so that a second build compiles only what changed. FLASHPERF_CUDA=1 (or sm_90a,sm_100) has nvcc make
+fat binaries as well; without it nothing looks for nvcc, and a GPU's kernels are compiled when they are first used.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,12 +25,14 @@ from setuptools import find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
+MAPPED = ("kernels", "plots", "csrc")  # folders beside the package that are installed inside it
 COMMON_FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math"]
 COMMON_FLAGS += ["-fopenmp-simd", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-psabi"]
 # GCC 12 warns about its own intrinsics (https://gcc.gnu.org/PR105593).
 COMMON_FLAGS += ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 
 ISA = runpy.run_path(str(ROOT / "flashperf" / "isa.py"))
+CUDA = runpy.run_path(str(ROOT / "flashperf" / "cuda" / "binaries.py"))
 
 
 def compiler() -> str:
@@ -72,6 +77,8 @@ class BuildKernels(build_ext):
         super().run()
         package = ROOT / "flashperf" if self.inplace else Path(self.build_lib) / "flashperf"
         self._build_libraries(package / "_cpu")
+        if wanted := os.environ.get("FLASHPERF_CUDA", ""):
+            build_cuda(package / "_cuda", CUDA["ARCHITECTURES"] if wanted == "1" else wanted.split(","))
 
     def _build_libraries(self, folder: Path) -> None:
         (ROOT / "build").mkdir(exist_ok=True)
@@ -119,9 +126,24 @@ def compile_object(target: Path, command: list[str]) -> None:
     partial.rename(target)
 
 
+def build_cuda(folder: Path, architectures: Sequence[str]) -> None:
+    """A fat binary of every ``.cu`` file, those that are still right left as they are."""
+    nvcc = os.environ.get("NVCC", "nvcc")
+    if not shutil.which(nvcc):
+        sys.exit(f"FLASHPERF_CUDA asks for the CUDA kernels, and {nvcc} is not on the PATH")
+    sources = sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        problems = list(filter(None, pool.map(lambda s: CUDA["build"](s, folder, architectures), sources)))
+    if problems:
+        sys.exit("compiling the CUDA kernels failed\n" + "\n".join(problems))
+
+
 setup(
-    packages=[*find_packages(include=["flashperf", "flashperf.*"]), "flashperf.kernels", "flashperf.plots"],
-    package_dir={"flashperf.kernels": "kernels", "flashperf.plots": "plots"},
+    packages=[
+        *find_packages(include=["flashperf", "flashperf.*"]),
+        *(f"flashperf.{folder}" for folder in MAPPED),
+    ],
+    package_dir={f"flashperf.{folder}": folder for folder in MAPPED},
     ext_modules=[
         Pybind11Extension(
             "flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl", "pthread"]

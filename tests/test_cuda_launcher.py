@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,3 +164,22 @@ def test_null_pointers_reach_the_gpu_as_eight_bytes(gpu_calls: list) -> None:
     assert null == 0
     assert null.dtype == np.uint64
     assert number.dtype == np.int32
+
+
+def test_kernels_come_from_a_fat_binary_that_fits_else_from_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=lambda **how: asked.append(how)))
+    monkeypatch.setattr(launcher.binaries, "folder", lambda: tmp_path)
+    key = launcher.binaries.source_key(launcher.source("cache"))
+    (tmp_path / "cache.fatbin").touch()
+    for made_from in ("an older source", f"{key} sm_80"):
+        (tmp_path / "cache.key").write_text(made_from)
+        launcher.gpu_module.cache_clear()
+        launcher.gpu_module("cache")
+    launcher.gpu_module.cache_clear()
+    compiled, loaded = asked
+    assert compiled["backend"] == "nvrtc"
+    assert "produce" in compiled["code"]
+    assert loaded == {"path": str(tmp_path / "cache.fatbin")}

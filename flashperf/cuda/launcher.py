@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from flashperf.backends import available
+from flashperf.cuda import binaries
 from flashperf.emulator import Launch, Module
 from flashperf.emulator_build import source_folder
 
@@ -45,11 +46,13 @@ def emulated_module(mechanism: str) -> Module:
 
 @functools.cache
 def gpu_module(mechanism: str) -> Any:
-    """The mechanism's kernels as a CuPy module: the fat binary if it was built, else from NVRTC."""
+    """The mechanism's kernels as a CuPy module: the fat binary if it was built from this source, else by NVRTC.
+
+    The binary is loaded from its file: of a source CuPy would compile for an architecture of its own choice.
+    """
     import cupy
 
-    binary = Path(__file__).parent.parent / "_cuda" / f"{mechanism}.fatbin"
-    if binary.exists():
+    if binary := binaries.current(source(mechanism)):
         return cupy.RawModule(path=str(binary))
     options = ("-std=c++17", f"-I{source_folder() / 'cuda'}")
     return cupy.RawModule(code=source(mechanism).read_text(), options=options, backend="nvrtc")
