@@ -52,13 +52,13 @@ def binary_pass(a, b, y, rows, columns, STEP: tl.constexpr, EACH: tl.constexpr, 
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < columns
     at = row * columns + column
-    other = at
-    if EACH == "row":
-        other = row + column * 0
-    elif EACH == "column":
-        other = column.to(tl.int64)
     left = tl.load(a + at, mask=inside, other=0.0).to(tl.float32)
-    right = tl.load(b + other, mask=inside, other=1.0).to(tl.float32)
+    if EACH == "row":
+        right = tl.load(b + row).to(tl.float32)
+    elif EACH == "column":
+        right = tl.load(b + column, mask=inside, other=1.0).to(tl.float32)
+    else:
+        right = tl.load(b + at, mask=inside, other=1.0).to(tl.float32)
     if STEP == "add":
         value = left + right
     elif STEP == "subtract":

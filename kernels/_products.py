@@ -17,9 +17,10 @@ WIDEN_BF16 = tl.constexpr(bool(triton.knobs.runtime.interpret))
 #: Blocks of a product on the matrix units of sm_80 and later: rows, columns, depth, warps, stages.
 BLOCKS = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 #: f32 on the FMA units: operands go through registers, so blocks are as large as the sums in registers allow.
-FMA_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 16, "GROUP": 8, "num_warps": 8, "num_stages": 3}
+FMA_BLOCKS = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 16, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 #: Few rows: the smallest block that the matrix units take, and many programs along the columns.
-ROW_BLOCKS = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP": 1, "num_warps": 4, "num_stages": 4}
+ROW_BLOCKS = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64, "GROUP": 1, "num_warps": 4, "num_stages": 4}
+FMA_ROW_BLOCKS = ROW_BLOCKS | {"BLOCK_K": 32}
 
 
 @triton.jit
@@ -76,7 +77,7 @@ def matmul(
 def blocks_for(x: torch.Tensor, precision: str = "ieee") -> dict[str, int]:
     """Block shape, warps and stages that suit a product's operands."""
     if x.dtype == torch.float32 and precision == "ieee":
-        return FMA_BLOCKS
+        return FMA_ROW_BLOCKS if x.shape[0] <= 16 else FMA_BLOCKS
     if x.shape[0] <= 16:
         return ROW_BLOCKS | {"BLOCK_K": 128 // x.itemsize}
     return BLOCKS | {"BLOCK_K": 128 // x.itemsize}

@@ -62,6 +62,11 @@ def online(
     weight = tl.zeros((BLOCK_M,), tl.float32)
     total = tl.zeros((BLOCK_M, BLOCK_E), tl.float32)
     last_slot = tl.max(own, 0)
+    all_of = tl.where(
+        tl.min(own, 0) == last_slot, last_slot, last_slot + 1
+    )  # above every slot if rows differ
+    seen_from = tl.max(first, 0)
+    seen_to = tl.min(end, 0)
     low = tl.min(first, 0) // BLOCK_T * BLOCK_T
     high = tl.max(end, 0)
     for s in range(tl.maximum(tl.min(tl.where(own < 0, slots, own), 0), 0), last_slot + 1):
@@ -73,11 +78,17 @@ def online(
             block = tl.load(k + at, mask=in_keys[:, None] & in_head[None, :], other=0.0)
             zeros = tl.zeros((BLOCK_M, BLOCK_T), tl.float32)
             scores = dot(queries, tl.trans(block), zeros, "ieee") * (scale * LOG2_E)
-            seen = (keys[None, :] >= first[:, None]) & (keys[None, :] < end[:, None]) & (own[:, None] == s)
             if MASKED:
                 mask_at = rows[:, None].to(tl.int64) * t + keys[None, :]
-                scores += tl.load(mask + mask_at, mask=seen, other=0.0) * LOG2_E
-            scores = tl.where(seen, scores, float("-inf"))
+                inside = (rows[:, None] < m) & in_keys[None, :]
+                scores += tl.load(mask + mask_at, mask=inside, other=0.0) * LOG2_E
+            if (
+                (s < all_of) | (start < seen_from) | (start + BLOCK_T > seen_to)
+            ):  # not every row sees every key
+                seen = (
+                    (keys[None, :] >= first[:, None]) & (keys[None, :] < end[:, None]) & (own[:, None] == s)
+                )
+                scores = tl.where(seen, scores, float("-inf"))
             higher = tl.maximum(peak, tl.max(scores, 1))
             origin = tl.where(higher == float("-inf"), 0.0, higher)  # nothing seen yet: all weights are zero
             weights = tl.exp2(scores - origin[:, None])
@@ -164,14 +175,14 @@ def weigh_values(
     tl.store(y + y_at, total.to(y.dtype.element_ty), mask=(rows[:, None] < m) & in_head[None, :])
 
 
-def _blocks(q: torch.Tensor) -> dict[str, int]:
-    """Rows, keys, warps. Heads beyond 64 and f32 operands leave fewer registers and less shared memory."""
+def _blocks(q: torch.Tensor, masked: bool = False) -> dict[str, int]:
+    """Rows, keys, warps: what a program's scores, weights and sums take of its registers."""
     m, _, e = q.shape
-    heavy = q.itemsize * block_of(e, 16) > 128
-    rows = 16 if m <= 16 else 64
+    wide = q.dtype == torch.float32
+    rows = 16 if m <= 16 else 32 if wide else 64 if m <= 64 else 128
     return {
-        "E": e, "BLOCK_E": block_of(e, 16), "BLOCK_M": rows, "BLOCK_T": 32 if heavy else 64,
-        "num_warps": 4, "num_stages": 2,
+        "E": e, "BLOCK_E": block_of(e, 16), "BLOCK_M": rows, "BLOCK_T": 32 if wide or masked or e > 128 else 64,
+        "num_warps": 4 if rows <= 64 else 8, "num_stages": 2,
     }  # fmt: skip
 
 
@@ -185,7 +196,7 @@ def launches(variant: str, arrays: Mapping[str, Any], *, scale: float, window: i
     (m, heads, e), slots, t = q.shape, k.shape[0], k.shape[2]
     if e > MAX_HEAD_SIZE:
         raise ValueError(f"attention in Triton takes head sizes up to {MAX_HEAD_SIZE}, not {e}")
-    meta = _blocks(q)
+    meta = _blocks(q, variant == "window_as_mask")
     blocks_m, blocks_t = ceil_div(m, meta["BLOCK_M"]), ceil_div(t, meta["BLOCK_T"])
     if variant != "materialised":
         masked = variant == "window_as_mask"

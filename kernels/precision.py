@@ -56,7 +56,7 @@ def launches(variant: str, arrays: Mapping[str, torch.Tensor], alpha: float = 1.
 def fp8_operands(x: np.ndarray, w: np.ndarray) -> tuple[dict[str, torch.Tensor], float]:
     """x and w in e4m3, each scaled so that its largest magnitude is the format's, and the factor that undoes it.
 
-    w lies transposed in memory: matrix units take 8-bit operands along k only.
+    w lies transposed in memory: matrix units take 8-bit operands along k alone.
     """
     scales = [float(np.abs(a).max()) / LARGEST_E4M3 or 1.0 for a in (x, w)]
     w_rows = np.ascontiguousarray((w / np.float32(scales[1])).T)
@@ -74,12 +74,13 @@ def bind_triton(case: Case, inputs: Arrays, outputs: Arrays) -> TritonCall:
     """
     x, w = inputs["x"], inputs["w"]
     alpha, temporary = 1.0, {}
-    operands: dict[str, torch.Tensor] = {}
     if case.variant == "fp8":
         operands, alpha = fp8_operands(x, w)
     else:
         kept = case.variant if case.variant in ("f16", "bf16") else "f32"
         operands = {name: _launch.to_format(inputs[name], kept) for name in ("x", "w")}
+    if case.variant == "tf32":  # wgmma turns 16-bit operands alone
+        operands["w"] = _launch.tensor("w", np.ascontiguousarray(w.T)).t()
     if case.variant == "cast_churn":
         shapes = {"x_cast": x.shape, "w_cast": w.shape, "y_cast": outputs["y"].shape}
         temporary = {name: _launch.scratch(shape, "bf16") for name, shape in shapes.items()}

@@ -27,7 +27,7 @@ VARIANTS = ("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static", "weight_
 _BLOCKS = BLOCKS | {"BLOCK_K": 128}
 _ROWS = ROW_BLOCKS | {"BLOCK_K": 128}
 #: x is rounded to bf16 and w widened on the way to the product, in registers.
-_MIXED_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 4, "num_stages": 3}
+_MIXED_BLOCKS = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 _MIXED_ROWS = ROW_BLOCKS | {"BLOCK_K": 64}
 
 

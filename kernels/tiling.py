@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, int]] = {
 FMA_SHAPES: dict[str, dict[str, int]] = {
     "blocked": dict(FMA_BLOCKS),
     "bad_tile": _blocks(16, 16, 16, 1, 1),
-    "wide_block": _blocks(128, 64, 16, 8, 3),
+    "wide_block": _blocks(128, 128, 16, 8, 3),
     "few_warps": FMA_BLOCKS | {"num_warps": 4},
     "one_stage": FMA_BLOCKS | {"num_stages": 1},
     "ungrouped": FMA_BLOCKS | {"GROUP": 1},

@@ -23,7 +23,7 @@ class _Watch:
         self.accesses = 0
 
     def check(self, what: str, pointers: np.ndarray, mask: np.ndarray, itemsize: int) -> None:
-        first = pointers[np.broadcast_to(mask, pointers.shape)].astype(np.uint64)
+        first = pointers[np.broadcast_to(mask, pointers.shape).astype(bool)].astype(np.uint64)
         self.accesses += first.size
         inside = np.zeros(first.shape, bool)
         for low, high in self.ranges:

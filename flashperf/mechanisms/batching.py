@@ -133,7 +133,7 @@ MECHANISM = Mechanism(
     name="batching",
     question="What do rows cost that mean nothing, and batches that hold one sequence?",
     claims=("A8", "A15", "B9", "B18"),
-    variants=dict.fromkeys(("bucketed", "packed", "padded", "single"), ("cpu", "cuda")),
+    variants=dict.fromkeys(("bucketed", "packed", "padded", "single"), ("cpu", "cuda", "triton")),
     standard="bucketed",
     flash="padded",
     dtypes=("f32",),
@@ -146,5 +146,5 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "batching")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "batching"), "triton": binder("triton", "batching")},
 )

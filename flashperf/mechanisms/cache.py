@@ -73,7 +73,7 @@ MECHANISM = Mechanism(
     name="cache",
     question="What does it cost to consume a result after it has left the cache?",
     claims=("A10",),
-    variants=dict.fromkeys(("chunked", "whole"), ("cpu", "cuda")),
+    variants=dict.fromkeys(("chunked", "whole"), ("cpu", "cuda", "triton")),
     standard="chunked",
     flash="whole",
     dtypes=("f32",),
@@ -92,5 +92,5 @@ MECHANISM = Mechanism(
     cost=cost,
     ideal_bytes=lambda case: 8 * case["n"],
     tolerance=tolerance,
-    bind={"cpu": bind_cpu, "cuda": binder("cuda", "cache")},
+    bind={"cpu": bind_cpu, "cuda": binder("cuda", "cache"), "triton": binder("triton", "cache")},
 )
