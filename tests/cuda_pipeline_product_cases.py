@@ -56,12 +56,52 @@ def int8_cases() -> list[CudaCase]:
         packed = np.zeros(packed_spec(44, 37, "i8").shape, np.int8)
         return [w, packed, sums], {}, [exactly(as_matrix(packed, 37, 44), "i8", w.T)]
 
+    def copied() -> Made:
+        w, packed = integers((20, 64)), np.zeros((2, 20, 32), np.int8)
+        return [w, packed], {}, [exactly(as_matrix(packed, 20, 64), "i8", w)]
+
     size = (19, 35, 34)
     return [
         case("pipeline_int8", "gemm_i8_naive", "odd", lambda: product(*size)),
         case("pipeline_products", "gemm_i8_bad_tile", "odd", lambda: product(*size)),
         case("pipeline_int8", "pack_i8", "odd", transposed),
+        case("pipeline_int8", "pack_w8", "whole", copied),
     ]
+
+
+def weight_only_cases(kind: str) -> list[CudaCase]:
+    def product(m: int, k: int, n: int, swiglu: bool) -> Made:
+        x, y = values((m, k), kind), unset((m, n), kind)
+        weights = [integers((k, n), 1 + i) for i in range(1 + swiglu)]
+        columns = [scales(n, 1 + i) for i in range(1 + swiglu)]
+        whole = [w * s.astype(np.float64) for w, s in zip(weights, columns, strict=True)]
+        products = [wide(x, kind) @ w for w in whole]
+        reference = silu(products[0]) * products[1] if swiglu else products[0]
+        sums = [4 * k * ROUNDOFF["f32"] * (np.abs(wide(x, kind)) @ np.abs(w)) for w in whole]
+        error = sums[0] if not swiglu else 1.1 * sums[0] * np.abs(products[1]) + np.abs(products[0]) * sums[1]
+        bound = error + 2 * ROUNDOFF[kind] * np.abs(reference) + 1e-6
+        operands = [part for pair in zip(weights, columns, strict=True) for part in pair]
+        return [x, *operands, y], {}, [Expected(y, kind, reference, bound)]
+
+    def widened() -> Made:
+        w, scale, out = integers((5, 300)), scales(300), unset((5, 300), kind)
+        return [w, scale, out], {}, [near(out, kind, w * scale.astype(np.float64), 1.1)]
+
+    def rounded() -> Made:
+        x, q = values((3, 50), kind), unset((3, 50), "i8")
+        wanted = np.clip(np.rint(wide(x, kind) * np.float32(1 / np.float32(0.03))), -127, 127)
+        return [x, q], {"scale": 0.03}, [Expected(q, "i8", wanted, 1.0)]
+
+    cases = [
+        case("pipeline_int8", f"dequantize_weight_{kind}", "odd", widened),
+        case("pipeline_int8", f"quantize_rows_static_{kind}", "clipped", rounded),
+    ]
+    for size in ((1, 70, 40), (6, 33, 72)):
+        label = "m={}-k={}-n={}".format(*size)
+        for stem, swiglu in (("gemm_w8_packed", False), ("gemm_swiglu_w8_packed", True)):
+            make = lambda size=size, swiglu=swiglu: product(*size, swiglu)  # noqa: E731
+            cases.append(case("pipeline_products", f"{stem}_{kind}", label, make))
+    return cases
 
 
 def mlp_int8_cases(kind: str) -> list[CudaCase]:
@@ -118,5 +158,5 @@ def pipeline_product_cases() -> list[CudaCase]:
     """Every kernel of pipeline_products.cu and pipeline_int8.cu."""
     cases = int8_cases()
     for kind in TYPES:
-        cases += [*product_cases_of(kind), *mlp_int8_cases(kind)]
+        cases += [*product_cases_of(kind), *mlp_int8_cases(kind), *weight_only_cases(kind)]
     return cases

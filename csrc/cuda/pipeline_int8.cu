@@ -115,6 +115,21 @@ DEVICE void mlp_over_int8(const T* x, const signed char* gate_t, const float* ga
   }
 }
 
+/// q = x / scale, rounded, with a scale that was found beforehand.
+template <class T>
+DEVICE void quantize_all(const T* x, signed char* q, long long count, float scale) {
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) q[i] = to_int8(to_float(x[i]) * (1.0f / scale));
+}
+
+/// The weight as floats, a row per blockIdx.x: w[k,n] times the scale of its column.
+template <class T>
+DEVICE void widen_weight(const signed char* w, const float* scale, T* wide, int n) {
+  const int column = blockIdx.y * blockDim.x + threadIdx.x;
+  const size_t at = static_cast<size_t>(blockIdx.x) * n + column;
+  if (column < n) wide[at] = from_float<T>(w[at] * scale[column]);
+}
+
 }  // namespace
 
 // ---- kernels
@@ -128,6 +143,14 @@ DEVICE void mlp_over_int8(const T* x, const signed char* gate_t, const float* ga
   }
 
 #define KERNELS(type, T)                                                                              \
+  extern "C" __global__ void __launch_bounds__(256)                                                   \
+      quantize_static_##type(const T* x, signed char* q, long long count, float scale) {              \
+    quantize_all(x, q, count, scale);                                                                 \
+  }                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(256)                                                   \
+      dequantize_weight_##type(const signed char* w, const float* scale, T* wide, int n) {            \
+    widen_weight(w, scale, wide, n);                                                                  \
+  }                                                                                                   \
   SWIGLU_INT8(type, T, , true)                                                                        \
   SWIGLU_INT8(type, T, _any_size, false)                                                              \
   extern "C" __global__ void __launch_bounds__(32 * kOverWarps)                                       \
@@ -151,6 +174,12 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = 0; i < k; ++i)
     sum += static_cast<int>(q[static_cast<size_t>(row) * k + i]) * w[static_cast<size_t>(i) * n + column];
   acc[static_cast<size_t>(row) * n + column] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    copy_i8(const signed char* x, signed char* y, long long count) {
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) y[i] = x[i];
 }
 
 /// w_t[n,k] of w[k,n], once per weight.

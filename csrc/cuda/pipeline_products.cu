@@ -6,6 +6,8 @@
 //   x[m,k] w[k,n] -> y[m,n]; INT8 weights transposed, w_t[n,k].
 #include "gemm_mma.cuh"
 
+DEVICE float to_float(signed char x) { return x; }  // beside those of common.cuh: inside it would hide them
+
 namespace {
 
 DEVICE float silu(float x) { return x / (1.0f + __expf(-x)); }
@@ -73,12 +75,13 @@ DEVICE float strip_sum(float (&sums)[rows][wide], float* shared) {
   return total;
 }
 
-/// The products of a strip of one or (Pair) two weights, added up by each thread over its rows of k.
-template <class T, int rows, int wide, int weights>
-DEVICE void few_rows(const T* x, const T* const (&w)[weights], float (&sums)[weights][rows][wide], int m,
+/// The products of a strip of one weight or two, added up by each thread over its rows of k. A block per 8
+/// rows of x: where there are more, each block of them reads the weight again.
+template <class T, class W, int rows, int wide, int weights>
+DEVICE void few_rows(const T* x, const W* const (&w)[weights], float (&sums)[weights][rows][wide], int m,
                      int k, int n) {
-  using Wide = Several<T, wide>;
-  const int column = (blockIdx.x * kLanes + threadIdx.x % kLanes) * wide;
+  using Wide = Several<W, wide>;
+  const int column = (blockIdx.x * kLanes + threadIdx.x % kLanes) * wide, row0 = blockIdx.y * rows;
   if (column >= n) return;
 #pragma unroll 4
   for (int i = threadIdx.x / kLanes; i < k; i += kGroups) {
@@ -88,7 +91,7 @@ DEVICE void few_rows(const T* x, const T* const (&w)[weights], float (&sums)[wei
       values[v] = *reinterpret_cast<const Wide*>(w[v] + static_cast<size_t>(i) * n + column);
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
-      const float left = r < m ? to_float(x[static_cast<size_t>(r) * k + i]) : 0.0f;
+      const float left = row0 + r < m ? to_float(x[static_cast<size_t>(row0 + r) * k + i]) : 0.0f;
 #pragma unroll
       for (int v = 0; v < weights; ++v)
 #pragma unroll
@@ -97,30 +100,42 @@ DEVICE void few_rows(const T* x, const T* const (&w)[weights], float (&sums)[wei
   }
 }
 
-/// y[r, column] of this thread, if it has one.
-template <class T, int rows, int wide>
-DEVICE void store_strip(T* y, float value, int m, int n) {
-  const int r = threadIdx.x / (kLanes * wide),
-            column = blockIdx.x * kLanes * wide + threadIdx.x % (kLanes * wide);
-  if (threadIdx.x < rows * kLanes * wide && r < m && column < n)
-    y[static_cast<size_t>(r) * n + column] = from_float<T>(value);
-}
+/// Where this thread's element of the strip lies in y.
+template <int rows, int wide>
+struct Place {
+  int row = blockIdx.y * rows + threadIdx.x / (kLanes * wide);
+  int column = blockIdx.x * kLanes * wide + threadIdx.x % (kLanes * wide);
 
-template <class T, int rows, int wide>
-DEVICE void few_product(const T* x, const T* w, T* y, int m, int k, int n) {
+  DEVICE bool inside(int m, int n) const {
+    return threadIdx.x < rows * kLanes * wide && row < m && column < n;
+  }
+  template <class T>
+  DEVICE void store(T* y, int n, float value) const {
+    y[static_cast<size_t>(row) * n + column] = from_float<T>(value);
+  }
+};
+
+template <class T, class W, int rows, int wide>
+DEVICE void few_product(const T* x, const W* w, const float* scale, T* y, int m, int k, int n) {
   __shared__ float shared[kFewThreads / 32 * rows * kLanes * wide];
   float sums[1][rows][wide] = {};
-  few_rows<T, rows, wide, 1>(x, {w}, sums, m, k, n);
-  store_strip<T, rows, wide>(y, strip_sum<rows, wide>(sums[0], shared), m, n);
+  few_rows<T, W, rows, wide, 1>(x, {w}, sums, m, k, n);
+  const float value = strip_sum<rows, wide>(sums[0], shared);
+  const Place<rows, wide> place;
+  if (place.inside(m, n)) place.store(y, n, scale ? value * scale[place.column] : value);
 }
 
-template <class T, int rows, int wide>
-DEVICE void few_swiglu(const T* x, const T* gate, const T* up, T* h, int m, int k, int n) {
+template <class T, class W, int rows, int wide>
+DEVICE void few_swiglu(const T* x, const W* gate, const float* gate_scale, const W* up, const float* up_scale,
+                       T* h, int m, int k, int n) {
   __shared__ float shared[kFewThreads / 32 * rows * kLanes * wide];
   float sums[2][rows][wide] = {};
-  few_rows<T, rows, wide, 2>(x, {gate, up}, sums, m, k, n);
-  const float g = strip_sum<rows, wide>(sums[0], shared), u = strip_sum<rows, wide>(sums[1], shared);
-  store_strip<T, rows, wide>(h, silu(g) * u, m, n);
+  few_rows<T, W, rows, wide, 2>(x, {gate, up}, sums, m, k, n);
+  float g = strip_sum<rows, wide>(sums[0], shared), u = strip_sum<rows, wide>(sums[1], shared);
+  const Place<rows, wide> place;
+  if (!place.inside(m, n)) return;
+  if (gate_scale) g *= gate_scale[place.column], u *= up_scale[place.column];
+  place.store(h, n, silu(g) * u);
 }
 
 }  // namespace
@@ -131,11 +146,23 @@ DEVICE void few_swiglu(const T* x, const T* gate, const T* up, T* h, int m, int 
 #define FEW_ROWS(type, T, rows, bytes)                                                                \
   extern "C" __global__ void __launch_bounds__(kFewThreads)                                           \
       few_##rows##_##type(const T* x, const T* w, T* y, int m, int k, int n) {                        \
-    few_product<T, rows, bytes / sizeof(T)>(x, w, y, m, k, n);                                        \
+    few_product<T, T, rows, bytes / sizeof(T)>(x, w, nullptr, y, m, k, n);                            \
   }                                                                                                   \
   extern "C" __global__ void __launch_bounds__(kFewThreads)                                           \
       few_swiglu_##rows##_##type(const T* x, const T* gate, const T* up, T* h, int m, int k, int n) { \
-    few_swiglu<T, rows, bytes / sizeof(T)>(x, gate, up, h, m, k, n);                                  \
+    few_swiglu<T, T, rows, bytes / sizeof(T)>(x, gate, nullptr, up, nullptr, h, m, k, n);             \
+  }
+
+// The weight in INT8 with a scale per column, the activations as they are: 8 columns per access.
+#define WEIGHT_ONLY(type, T, rows)                                                              \
+  extern "C" __global__ void __launch_bounds__(kFewThreads) weight_only_##rows##_##type(        \
+      const T* x, const signed char* w, const float* scale, T* y, int m, int k, int n) {        \
+    few_product<T, signed char, rows, 8>(x, w, scale, y, m, k, n);                              \
+  }                                                                                             \
+  extern "C" __global__ void __launch_bounds__(kFewThreads) weight_only_swiglu_##rows##_##type( \
+      const T* x, const signed char* gate, const float* gate_scale, const signed char* up,      \
+      const float* up_scale, T* h, int m, int k, int n) {                                       \
+    few_swiglu<T, signed char, rows, 8>(x, gate, gate_scale, up, up_scale, h, m, k, n);         \
   }
 
 #define KERNELS(type, T)                                                  \
@@ -144,7 +171,9 @@ DEVICE void few_swiglu(const T* x, const T* gate, const T* up, T* h, int m, int 
     untuned_product<float>(x, w, y, m, k, n);                             \
   }                                                                       \
   FEW_ROWS(type, T, 1, 16)                                                \
-  FEW_ROWS(type, T, 8, 8)
+  FEW_ROWS(type, T, 8, 8)                                                 \
+  WEIGHT_ONLY(type, T, 1)                                                 \
+  WEIGHT_ONLY(type, T, 4)
 
 KERNELS(f32, float)
 KERNELS(f16, __half)

@@ -65,7 +65,7 @@ class EmulatedCall:
         self.launches = tuple(launches)
         #: Whose turn it is: ``forward``, ``reverse`` or ``random:SEED``. May be set between calls.
         self.order = order
-        #: Which ``.cu`` file they are of. It is built when the call is first made: who only reads launches needs no g++.
+        #: Their ``.cu`` file. It is built when the call is first made: who only reads launches needs no g++.
         self.mechanism = mechanism
 
     def __call__(self) -> None:

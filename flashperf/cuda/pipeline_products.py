@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from flashperf.cuda import overfusion, precision, quantization
 from flashperf.cuda.launcher import ceil_div
 from flashperf.cuda.pipeline_steps import Arrays, Builder, Step, as_matrix, i32, wide_suffix
@@ -82,6 +84,33 @@ def _quantize_rows(kind: str, x: Any, q: Any, scale: Any) -> list[Step]:
     return [Step("quantization", Launch(f"quantize_dynamic_{kind}", (x.shape[0],), (_THREADS,), args))]
 
 
+def _quantize_static(kind: str, x: Any, q: Any, scale: float) -> list[Step]:
+    args = (x, q, np.int64(x.size), np.float32(scale))
+    grid = (ceil_div(x.size, _THREADS),)
+    return [Step("pipeline_int8", Launch(f"quantize_static_{kind}", grid, (_THREADS,), args))]
+
+
+def _dequantize_weight(kind: str, w: Any, scale: Any, wide: Any) -> list[Step]:
+    k, n = w.shape
+    launch = Launch(
+        f"dequantize_weight_{kind}", (k, ceil_div(n, _THREADS)), (_THREADS,), (w, scale, wide, *i32(n))
+    )
+    return [Step("pipeline_int8", launch)]
+
+
+def _weight_only(stem: str, kind: str, arrays: Arrays) -> list[Step]:
+    """x, then values and scale of one weight or two, y. Four rows of x per block."""
+    x, *weights, y = arrays
+    (m, k), n = x.shape, y.shape[1]
+    if n % 8:
+        raise ValueError(f"products with INT8 weights take multiples of 8 columns, not {n}")
+    rows = 1 if m == 1 else 4
+    weights = [w if w.ndim == 1 else as_matrix(w, k, n) for w in weights]
+    grid = (ceil_div(n, 32), ceil_div(m, rows))
+    launch = Launch(f"{stem}_{rows}_{kind}", grid, (_THREADS,), (x, *weights, y, *i32(m, k, n)))
+    return [Step("pipeline_products", launch)]
+
+
 def _dequantize(kind: str, arrays: Arrays) -> list[Step]:
     m, n = arrays[0].shape
     grid = (m, ceil_div(n, _THREADS))
@@ -126,6 +155,10 @@ def _pack_int8(w: Any, packed: Any, column_sums: Any) -> list[Step]:
 def int8_products(kind: str) -> dict[str, Builder]:
     """What stands around the INT8 products where activations are kept in ``kind``."""
     return {
+        f"quantize_rows_static_{kind}": lambda a, s: _quantize_static(kind, a[0], a[1], s["scale"]),
+        f"dequantize_weight_{kind}": lambda a, s: _dequantize_weight(kind, *a),
+        f"gemm_w8_packed_{kind}": lambda a, s: _weight_only("weight_only", kind, a),
+        f"gemm_swiglu_w8_packed_{kind}": lambda a, s: _weight_only("weight_only_swiglu", kind, a),
         f"quantize_rows_{kind}": lambda a, s: _quantize_rows(kind, *a),
         f"dequantize_{kind}": lambda a, s: _dequantize(kind, a),
         f"gemm_i8_packed_dequant_{kind}": lambda a, s: _int8_product(
@@ -136,9 +169,16 @@ def int8_products(kind: str) -> dict[str, Builder]:
     }
 
 
+def _copy_int8(w: Any, packed: Any) -> list[Step]:
+    grid = (ceil_div(w.size, _THREADS),)
+    args = (w, packed, np.int64(w.size))
+    return [Step("pipeline_int8", Launch("copy_i8", grid, (_THREADS,), args))]
+
+
 def int8_only() -> dict[str, Builder]:
     """INT8 in and sums out, whatever the activations are kept in."""
     return {
+        "pack_w8": lambda a, s: _copy_int8(*a),
         "pack_i8": lambda a, s: _pack_int8(*a),
         "gemm_i8_packed": lambda a, s: _int8_product(a[0], a[1], (a[3],)),
         "gemm_i8_naive": lambda a, s: _per_element("pipeline_int8", "naive_i8", (32, 8), *a),

@@ -25,6 +25,7 @@ from flashperf.cuda.pipeline import steps
 from flashperf.dtypes import cast
 from flashperf.errors import UserError
 from flashperf.pipeline.device import Device, HostDevice, Run, typed
+from flashperf.pipeline.device_memory import Beside, HostWeights, MemoryCall, memory_call
 from flashperf.pipeline.engine import PlannedCall, call_key
 
 #: Kernel name, arrays, scalars -> a call that enqueues its work on the device's stream. Everything about the
@@ -49,17 +50,25 @@ class DeviceCall:
         """Runs so far, one by one and as a part of graphs."""
         return self._alone + sum(graph.replays for graph in self._graphs)
 
+    @count.setter
+    def count(self, value: int) -> None:
+        """What ran without this call knowing (bound anew, as ``dispatch=eager`` does) is added from outside."""
+        self._alone += value - self.count
+
     def joins(self, graph: Graph) -> None:
         """From now on the graph's replays are runs of this call."""
         self._graphs.append(graph)
 
 
 class Graph:
-    """Calls that are launched as one: run one by one the first time, when modules may still load, then recorded."""
+    """Calls that are launched as one: run one by one the first time, when modules may still load, then recorded.
 
-    def __init__(self, device: Device, calls: Sequence[DeviceCall]) -> None:
+    ``loaded``: they have run before, so they are recorded at once.
+    """
+
+    def __init__(self, device: Device, calls: Sequence[DeviceCall], loaded: bool = False) -> None:
         self._device, self._calls = device, tuple(calls)
-        self._launch: Run | None = None
+        self._launch: Run | None = device.record(self._enqueue) if loaded else None
         self.replays = 0
         for call in self._calls:
             call.joins(self)
@@ -81,9 +90,9 @@ class DeviceSequence:
     """Calls in order: graphs over the segments between what the host must do itself."""
 
     def __init__(self, device: Device, runs: Sequence[Run]) -> None:
-        self._device, self._runs = device, tuple(runs)
+        self._device, self.runs = device, tuple(runs)
         self._segments: list[Run] = []
-        for on_device, part in groupby(self._runs, lambda run: isinstance(run, DeviceCall)):
+        for on_device, part in groupby(self.runs, lambda run: isinstance(run, DeviceCall)):
             made = tuple(part)
             self._segments += [Graph(device, made)] if on_device else made  # type: ignore[arg-type]
 
@@ -97,18 +106,19 @@ class DeviceSequence:
             segment()
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     def timed(self) -> np.ndarray:
         """Run the calls one by one; nanoseconds of each on the device, int64."""
-        return self._device.time_each(self._runs)
+        return self._device.time_each(self.runs)
 
 
 class DeviceEngine:
     """Any device, any kind of kernels."""
 
     def __init__(self, device: Device, bind: Bind, backend: str) -> None:
-        self.device, self._bind, self.backend = device, bind, backend
+        self.device, self._kernels, self.backend = device, bind, backend
+        self._weights = HostWeights(device)
         self._twins: dict[int, tuple[Any, np.ndarray]] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -124,19 +134,34 @@ class DeviceEngine:
         return array
 
     def prepare(self, kernel: str, *arrays: Any, **scalars: float) -> PlannedCall:
+        run = self.bind(kernel, *arrays, **scalars)
+        return PlannedCall(call_key(kernel, arrays), kernel, run, arrays, scalars)
+
+    def bind(self, kernel: str, *arrays: Any, **scalars: float) -> DeviceCall | MemoryCall:
+        """The bound call alone; what a framework does for each call, if it dispatches one by one.
+
+        Raises UserError for a kernel that this backend doesn't have, or sizes that it doesn't take.
+        """
+        in_memory = memory_call(self.device, self._weights, kernel, arrays, scalars)
+        if in_memory is not None:
+            return in_memory
         try:
-            enqueue = self._bind(kernel, arrays, scalars)
+            return DeviceCall(self._kernels(kernel, arrays, scalars))
         except ValueError as error:
             raise UserError(f"{self.backend}: {kernel} can't be bound: {error}") from error
-        run = DeviceCall(enqueue)
-        return PlannedCall(call_key(kernel, arrays), kernel, run, arrays, scalars)
+
+    def background(self) -> Beside:
+        """The second stream, for copies beside the calls."""
+        return Beside(self.device)
 
     def sequence(self, calls: Sequence[PlannedCall]) -> DeviceSequence:
         return DeviceSequence(self.device, [call.run for call in calls])
 
     def region(self, n_bytes: int) -> Any:
-        """Memory of its own, u8, asked of the driver."""
-        return self.device.allocate(n_bytes, "fresh")
+        """Memory of its own, u8, asked of the driver; zeros, since a cache is read where nothing was written yet."""
+        memory = self.device.allocate(n_bytes, "fresh")
+        memory.fill(0)
+        return memory
 
     def typed(self, region: Any, shape: tuple[int, ...], dtype: str) -> Any:
         """The beginning of a region as an array."""
@@ -159,9 +184,31 @@ class DeviceEngine:
     def wait(self) -> None:
         self.device.wait()
 
-    def evict(self) -> None:
-        """Empty the device's cache."""
+    def back_to_back(self, runs: Sequence[Run]) -> Run:
+        """Calls in order as one graph, and what follows it: the host waits. Others (host work) one by one."""
+        if not all(isinstance(run, DeviceCall) for run in runs):
+            return lambda: self._one_by_one(runs)
+        graph = Graph(self.device, runs, loaded=True)  # type: ignore[arg-type]
+
+        def run() -> None:
+            graph()
+            self.device.wait()
+
+        return run
+
+    def _one_by_one(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            run()
+        self.device.wait()
+
+    def time_cold(self, run: Run) -> float:
+        """Seconds of a call with the device's L2 emptied before it; the latency of one launch is inside."""
         self.device.flush_cache()
+        return float(self.device.time_each([run])[0]) * 1e-9
+
+    def used_bytes(self) -> int:
+        """Device memory that this process has taken."""
+        return self.device.used_bytes()
 
 
 def device() -> Device:
@@ -176,7 +223,14 @@ def device() -> Device:
 def bind_cuda(kernel: str, arrays: Sequence[Any], scalars: Mapping[str, float]) -> Run:
     """The launches of one of the pipeline's kernels, by module and in order."""
     calls = [launcher.call(step.module, [step.launch]) for step in steps(kernel, arrays, scalars)]
-    return calls[0] if len(calls) == 1 else lambda: [call() for call in calls] and None
+    if len(calls) == 1:
+        return calls[0]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
 
 
 class CudaEngine(DeviceEngine):

@@ -32,6 +32,7 @@ class CupyDevice:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         self._flush: Any = None
+        self._beside = cupy.cuda.Stream(non_blocking=True)
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self._cupy.zeros(shape, NUMPY_TYPES[dtype])
@@ -55,11 +56,23 @@ class CupyDevice:
         return cupyx.zeros_pinned(shape, NUMPY_TYPES[dtype])
 
     def copy_in(self, target: Any, source: np.ndarray) -> None:
+        self._copy(target, source, self.stream)
+
+    def copy_beside(self, target: Any, source: np.ndarray) -> None:
+        self._copy(target, source, self._beside)
+
+    def _copy(self, target: Any, source: np.ndarray, stream: Any) -> None:
         if not source.flags.c_contiguous or source.nbytes != target.nbytes:
             raise ValueError(f"a copy of {source.shape} needs a contiguous source of {target.nbytes} bytes")
         self._cupy.cuda.runtime.memcpyAsync(
-            target.data.ptr, source.ctypes.data, source.nbytes, _HOST_TO_DEVICE, self.stream.ptr
+            target.data.ptr, source.ctypes.data, source.nbytes, _HOST_TO_DEVICE, stream.ptr
         )
+
+    def fork(self) -> None:
+        self._beside.wait_event(self.stream.record())
+
+    def join(self) -> None:
+        self.stream.wait_event(self._beside.record())
 
     def copy_out(self, array: Any) -> np.ndarray:
         copied = self._cupy.asnumpy(array, stream=self.stream)

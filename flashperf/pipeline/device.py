@@ -25,7 +25,7 @@ class CaptureError(RuntimeError):
 
 
 class Device(Protocol):
-    """One device, one stream."""
+    """One device, one stream, and a second one for copies beside it."""
 
     name: str
 
@@ -46,6 +46,15 @@ class Device(Protocol):
         must stay as it is until then. Other (pageable) memory is copied through a staging buffer of the driver:
         the host waits, and a graph can't hold it.
         """
+
+    def copy_beside(self, target: Any, source: np.ndarray) -> None:
+        """As ``copy_in`` from pinned memory, on the second stream."""
+
+    def fork(self) -> None:
+        """What is enqueued on the second stream from now on waits for what the first holds now."""
+
+    def join(self) -> None:
+        """What is enqueued on the first stream from now on waits for what the second holds now."""
 
     def copy_out(self, array: Any) -> np.ndarray:
         """A NumPy copy, after all that was enqueued."""
@@ -110,10 +119,25 @@ class HostDevice:
         return array
 
     def copy_in(self, target: np.ndarray, source: np.ndarray) -> None:
-        start = source.ctypes.data
-        if not any(low <= start and start + source.nbytes <= high for low, high in self._pinned):
+        if not self.is_pinned(source):
             self._refuse("a copy from pageable memory")
         target[...] = source
+
+    def is_pinned(self, source: np.ndarray) -> bool:
+        """Whether the memory came from ``pinned``."""
+        start = source.ctypes.data
+        return any(low <= start and start + source.nbytes <= high for low, high in self._pinned)
+
+    def copy_beside(self, target: np.ndarray, source: np.ndarray) -> None:
+        if not self.is_pinned(source):
+            raise ValueError("only pinned memory can be copied beside the calls")
+        target[...] = source
+
+    def fork(self) -> None:
+        """Nothing to do: all is done at once."""
+
+    def join(self) -> None:
+        """Nothing to do: all is done at once."""
 
     def copy_out(self, array: np.ndarray) -> np.ndarray:
         self._refuse("a copy to the host that is waited for")

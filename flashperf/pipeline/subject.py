@@ -16,7 +16,7 @@ from flashperf.dtypes import widen
 from flashperf.pipeline import quality
 from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.calibration import CALIBRATION_BYTES, calibration_of
-from flashperf.pipeline.engine import CpuEngine
+from flashperf.pipeline.engines import engine_of
 from flashperf.pipeline.models import load_model
 from flashperf.pipeline.plan import storage_of
 from flashperf.pipeline.reference import forward
@@ -41,9 +41,14 @@ class PipelineSubject:
     """The language model under any mixture of switches."""
 
     def __init__(
-        self, model: str = "small", scenario: str = "single", isa: str | None = None, seed: int = 0
+        self,
+        model: str = "small",
+        scenario: str = "single",
+        isa: str | None = None,
+        seed: int = 0,
+        backend: str = "cpu",
     ) -> None:
-        self.engine = CpuEngine(isa)
+        self.engine = engine_of(backend, isa)
         self.config, self.source = load_model(model, seed)
         self.scenario = scenario_of(scenario, seed)
         self.calibration = calibration_of(self.source, self.config, calibration_tokens)
@@ -143,16 +148,17 @@ class PipelineSubject:
         return found
 
     def peak_memory(self, levels: Levels) -> dict[str, float]:
-        """Peak resident bytes that one mixture adds to this process: its weights, caches and buffers.
+        """Peak bytes that one mixture adds: its weights, caches and buffers. Resident ones here, or those on the GPU.
 
         Ask a fresh worker: memory that an earlier mixture gave back to the allocator is not counted again.
         Beside it how many of the rows that are computed carry a token, and the buffers asked for in a run.
         """
         gc.collect()
-        before = memory.reset_peak()
+        on_device = getattr(self.engine, "used_bytes", None)
+        before = on_device() if on_device else memory.reset_peak()
         task = self._task(levels)
         task.run()
-        peak = memory.peak_bytes() - before
+        peak = (on_device or memory.peak_bytes)() - before
         real, computed = task.schedule.rows(self.scenario.lengths)
         allocations = sum(n for key, n in task.counts().items() if key.startswith("fresh_pages("))
         task.close()
@@ -174,14 +180,13 @@ class PipelineSubject:
         the pipeline; decoding calls are timed at the middle of the decode.
         """
         times: dict[str, dict[str, list[float]]] = {}
-        evict = np.zeros(_EVICT_BYTES, np.uint8)
         for levels in mixtures:
             self.prepare(levels)
             task = self._tasks[tuple(sorted(levels.items()))]
             task.settle()
             for key, runs in by_key(task).items():
                 if key not in times:
-                    times[key] = {"warm": _warm(runs), "cold": _cold(runs, evict)}
+                    times[key] = {"warm": _warm(self.engine, runs), "cold": _cold(self.engine, runs)}
         return times
 
 
@@ -189,8 +194,8 @@ def executed(task: Task) -> Counter[str]:
     """How often each key's native calls have run so far."""
     total: Counter[str] = Counter()
     for key, run, _ in task.actions():
-        if isinstance(run, native.Call):
-            total[key] += run.count
+        if isinstance(getattr(run, "count", None), int):
+            total[key] += run.count  # type: ignore[attr-defined]
     return total
 
 
@@ -217,20 +222,22 @@ def by_key(task: Task) -> Mapping[str, list[Callable[[], None]]]:
     return found
 
 
-def _round(runs: list[Callable[[], None]]) -> Callable[[], Any]:
+def _round(engine: Any, runs: list[Callable[[], None]]) -> Callable[[], Any]:
     """All runs once, the way the pipeline would: native calls in one sequence, host work from Python."""
+    if hasattr(engine, "back_to_back"):
+        return engine.back_to_back(runs)
     if all(isinstance(run, native.Call) for run in runs):
         return native.Sequence(runs)  # type: ignore[arg-type]
     return lambda: [run() for run in runs]
 
 
-def _warm(runs: list[Callable[[], None]]) -> list[float]:
-    once = _round(runs)
+def _warm(engine: Any, runs: list[Callable[[], None]]) -> list[float]:
+    once = _round(engine, runs)
     once()
     begin = time.perf_counter()
     once()
     rounds = max(1, round(_WARM_SAMPLE_S / max(time.perf_counter() - begin, 1e-7)))
-    many = _round(runs * rounds)
+    many = _round(engine, runs * rounds)
     samples = []
     for _ in range(_WARM_SAMPLES):
         begin = time.perf_counter()
@@ -239,8 +246,10 @@ def _warm(runs: list[Callable[[], None]]) -> list[float]:
     return samples
 
 
-def _cold(runs: list[Callable[[], None]], evict: np.ndarray) -> list[float]:
-    samples = []
+def _cold(engine: Any, runs: list[Callable[[], None]]) -> list[float]:
+    if hasattr(engine, "time_cold"):
+        return [engine.time_cold(runs[number % len(runs)]) for number in range(_COLD_SAMPLES)]
+    samples, evict = [], np.zeros(_EVICT_BYTES, np.uint8)
     for number in range(_COLD_SAMPLES):
         run = runs[number % len(runs)]
         evict += 1
