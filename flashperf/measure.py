@@ -167,4 +167,5 @@ def _measurement(
         cache_state=cache_state,
         environment=environment,
         disturbed=sum(block.repeated + block.kept for block in blocks),
+        details=dict(getattr(bound.call, "details", {})),
     )

@@ -141,6 +141,7 @@ class Mechanism:
     tolerance:   case -> Tolerance
     bind:        backend -> Binder
     supports:    case -> "" if it runs on this machine, else the reason why not (an ISA, a size)
+    arithmetic:  case -> the format in which that variant multiplies; whose peak bounds it
     gpu_bench_sizes: bench sizes of the backends that run on a GPU, if others keep one busy
     stand_in:    variant -> what it stands in for on a CPU, of something that only a GPU has
     """
@@ -164,6 +165,7 @@ class Mechanism:
     supports: Callable[[Case], str] = lambda case: ""
     stand_in: Mapping[str, str] = field(default_factory=dict)
     gpu_bench_sizes: Sequence[Sizes] = ()
+    arithmetic: Callable[[Case], str] = lambda case: case.dtype
 
     def sizes(self, kind: str, backend: str) -> Sequence[Sizes]:
         """The sizes for "test" or "bench" on a backend."""
@@ -239,6 +241,7 @@ class Measurement:
     cache_state: str
     environment: Environment | None = None
     disturbed: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)  # what the call says of itself: what a tuner tried
 
     def __post_init__(self) -> None:
         if not self.check.passed:

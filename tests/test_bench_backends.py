@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from rich.console import Console
 from flashperf import cli, registry
 from flashperf.check import check_output
 from flashperf.commands import bench_backends
+from flashperf.measure import measure_pair
 from flashperf.problem import WrongResult
 from flashperf.records import Case, Check, Measurement, Mechanism, Tolerance
+from flashperf.store import from_json, to_json
 
 SIZE = "n=4096-chunk=1024"
 RIGHT = check_output("y", np.ones(3, np.float32), "f32", np.ones(3), Tolerance(0.1, 0.1, "exact"))
@@ -87,12 +90,23 @@ def test_what_cannot_run_says_why_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reason_of_some_variants_names_them() -> None:
-    cases = [Case.of("cache", variant, "cuda", "f32", {"n": 4, "chunk": 4}) for variant in ("whole", "chunked")]
+    cases = [
+        Case.of("cache", variant, "cuda", "f32", {"n": 4, "chunk": 4}) for variant in ("whole", "chunked")
+    ]
     cells = [
         bench_backends.Cell(cases[0], cases[1], reason="too large"),
         bench_backends.Cell(cases[1], cases[1], measurement(cases[1], 1e-6)),
     ]
     assert list(bench_backends.notes(cells))[-1] == "cuda: too large (whole)"
+
+
+def test_winner_and_losers_of_a_tuner_are_told() -> None:
+    case = Case.of("tiling", "autotuned", "triton", "f32", {"m": 4, "k": 4, "n": 4})
+    details = {"autotuned": "wide", "tried_s": {"narrow": 3e-6, "wide": 1e-6, "one stage": 2e-6}}
+    cell = bench_backends.Cell(case, case, dataclasses.replace(measurement(case, 1e-6), details=details))
+    told = "autotuned on triton took wide (1.00 µs); lost: one stage: 2.00 µs; narrow: 3.00 µs"
+    assert told in list(bench_backends.notes([cell]))
+    assert from_json(Measurement, to_json(cell.measurement)).details == details
 
 
 def test_a_wrong_kernel_is_not_timed_and_fails(
@@ -163,3 +177,23 @@ def test_bad_input_is_one_line(
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not captured.out
+
+
+def test_what_a_call_says_of_itself_is_on_its_measurement() -> None:
+    mechanism = registry.mechanism("cache")
+    case = Case.of("cache", "whole", "cpu", "f32", {"n": 64, "chunk": 64})
+
+    def bind(*arguments: Any) -> Any:
+        call = mechanism.bind["cpu"](*arguments)
+
+        class Told:
+            details: ClassVar[dict[str, str]] = {"autotuned": "wide"}
+
+            def __call__(self) -> None:
+                call()
+
+        return Told()
+
+    told = dataclasses.replace(mechanism, bind={**mechanism.bind, "cpu": bind})
+    _, measured, _ = measure_pair(told, case, case, 0.01, np.random.default_rng(0))
+    assert measured.details == {"autotuned": "wide"}

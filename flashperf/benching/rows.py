@@ -116,6 +116,8 @@ def extra_info(mechanism: Mechanism, row: Row, standard: Measurement) -> dict[st
             "canary_version": f"{VERSION} {SOURCE_HASH}",
             "canary_s": row.canary_s,
         }
+    if m.details:
+        info["details"] = m.details
     if m.environment:
         info["environment"] = m.environment.comparable_key
         info["busy"] = m.environment.busy_reason

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -156,6 +157,9 @@ def notes(cells: Sequence[Cell]) -> Iterator[str]:
             f"ratios: to {told}, paired, with the interval over the blocks of this one process; a verdict "
             "needs several. error: the largest, against float64."
         )
+    for cell in timed:
+        if cell.measurement and "tried_s" in cell.measurement.details:
+            yield f"{cell.case.variant} on {cell.case.backend} {tuning(cell.measurement.details)}"
     reasons: dict[str, list[str]] = {}
     for cell in cells:
         if cell.reason:
@@ -165,6 +169,15 @@ def notes(cells: Sequence[Cell]) -> Iterator[str]:
         everything = {cell.case.variant for cell in cells if cell.case.backend == backend}
         named = dict.fromkeys(variants)
         yield reason if everything == set(named) else f"{reason} ({', '.join(named)})"
+
+
+def tuning(details: Mapping[str, Any]) -> str:
+    """What an autotuner took, and the losers by their time."""
+    tried = sorted(details["tried_s"].items(), key=lambda pair: pair[1])
+    losers = "; ".join(f"{name}: {seconds(time_s)}" for name, time_s in tried if name != details["autotuned"])
+    return (
+        f"took {details['autotuned']} ({seconds(details['tried_s'][details['autotuned']])}); lost: {losers}"
+    )
 
 
 def run(
