@@ -18,6 +18,7 @@ import typer
 
 from flashperf.commands import bench, machine, selfcheck
 from flashperf.commands.explain import explain
+from flashperf.commands.inspect import inspect
 from flashperf.commands.report import report
 from flashperf.commands.traffic import traffic
 from flashperf.errors import EXIT_BAD_ARGUMENTS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
@@ -36,6 +37,7 @@ def build() -> typer.Typer:
     app.command()(interruptible(report))
     app.command(context_settings=passes_on)(interruptible(bench.bench))
     app.command()(interruptible(traffic))
+    app.command()(interruptible(inspect))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))
     app.command()(interruptible(machine.version))

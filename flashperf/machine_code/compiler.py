@@ -63,6 +63,7 @@ def compile_kernels(
     Raises UserError for an unknown architecture or missing tools, CompileError with the compiler's first error.
     """
     check_architecture(architecture)
+    nvcc, *_ = (tool(name) for name in ("nvcc", "nvdisasm", "cuobjdump"))
     source = Path(source)
     flags = [*_FLAGS, f"-arch={architecture}", *(f"-D{define}" for define in defines)]
     kept = cache_folder().parent / "machine_code" / f"{source.stem}-{architecture}-{_key(source, flags)}.json"
@@ -70,7 +71,7 @@ def compile_kernels(
         return {name: KernelCode(**fields) for name, fields in json.loads(kept.read_text()).items()}
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernels.cubin"
-        command = [str(tool("nvcc")), *flags, str(source), "-o", str(cubin)]
+        command = [str(nvcc), *flags, str(source), "-o", str(cubin)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CompileError(f"{source.name} does not compile: {first_error(done.stderr or done.stdout)}")
