@@ -20,7 +20,6 @@ from flashperf.suggest import unknown_name
 #: What the kernels are compiled for: A100; L4 and RTX 4090; H100 and H200; B200.
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100")
 _FLAGS = ("-std=c++17", "-cubin", "-Xptxas", "-v")
-_FORMAT = "2"  # of the kept files
 _ERROR = re.compile(r"^(.*?)\((\d+)\): (?:error|catastrophic error)[^:]*: (.*)$", re.MULTILINE)
 
 
@@ -40,11 +39,12 @@ def first_error(output: str) -> str:
 
 
 def _key(source: Path, flags: Sequence[str]) -> str:
-    """A hash of the file, of every header beside it, and of the compiler."""
+    """A hash of the file, of every header beside it, of the tools, and of this package that reads what they made."""
     digest = hashlib.sha256()
-    for path in (source, *sorted(source.parent.glob("*.cuh")), *sorted(source.parent.glob("*.h"))):
+    headers = [path for kind in ("*.cuh", "*.h") for path in sorted(source.parent.glob(kind))]
+    for path in (source, *headers, *sorted(Path(__file__).parent.glob("*.py"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    for text in (*flags, version("nvcc"), version("nvdisasm"), _FORMAT):
+    for text in (*flags, version("nvcc"), version("nvdisasm")):
         digest.update(b"\0" + text.encode())
     return digest.hexdigest()[:20]
 
