@@ -9,7 +9,7 @@ export PIP_NO_INPUT := 1
 SOURCES := $(wildcard csrc/cpu/*.cpp csrc/cpu/*.h csrc/python/*.cpp)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check lint bench bench-kernels plots build clean
+.PHONY: help run test test-quick check lint bench bench-kernels plots gpu build clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,12 @@ bench: $(STAMPS)/test  ## isolated benches of all mechanisms, and the end-to-end
 bench-kernels: $(STAMPS)/test  ## our CPU kernels beside torch and likwid, as ratios
 	@$(BIN)/python bench/kernels_vs_torch.py
 	@$(BIN)/python bench/rowwise_vs_torch.py
+
+# With the Python that is here and its packages: GPU machines come with torch and CuPy of their own. PYTHON=... chooses.
+GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(firstword $(wildcard $(BIN)/python) $(PYTHON)),$(PYTHON))
+
+gpu:  ## on a GPU: build, check, compare, bench, explain in 8 minutes; without one the same list emulated
+	@$(GPU_PYTHON) tools/gpu_run.py
 
 plots: $(STAMPS)/build  ## all pictures of the docs, from committed records
 	@$(BIN)/python -m flashperf.plots

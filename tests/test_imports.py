@@ -27,7 +27,7 @@ LAYERS: dict[str, str] = {
     "mechanisms": "mechanisms cuda kernels traffic predict",  # a definition binds through its CUDA launches, which read its constants
     "pipeline": "pipeline",
     "explain": "explain planted selfcheck gate scenarios cases claims",
-    "out": "report cli commands pytest_plugin benching plots",
+    "out": "report cli commands pytest_plugin benching plots gpu_run",
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}
 #: May import torch when they are imported: they train the model or are kernels of torch's own compiler.
