@@ -32,7 +32,7 @@ SIZES: dict[str, list[dict[str, int | str]]] = {
     "cache": [{"n": 65536, "chunk": 16384}],
     "fusion": [
         {"op": op, "rows": 64, "cols": 4096}
-        for op in ("bias_gelu", "residual_rmsnorm", "softmax", "swiglu")
+        for op in ("bias_gelu", "cross_entropy", "residual_rmsnorm", "softmax", "swiglu")
     ],
     "launch": [{"n": 65536, "chunks": 4}],
     "overfusion": [{"m": 256, "d": 256, "f": 512}],

@@ -7,6 +7,8 @@ in registers. The passes are those that eager code launches:
   mean, rsqrt, product, back, weight; its addition of epsilon is part of the rsqrt kernel here)
 - swiglu: ``act_fn(gate) * up`` in ``LlamaMLP.forward``
 - bias_gelu: a linear layer's bias, then ``torch.nn.functional.gelu``
+- cross_entropy (Triton alone): ``torch.nn.functional.cross_entropy``, which writes all of log_softmax and then
+  picks one element per row
 - softmax: ``naive_softmax`` of Triton's "Fused Softmax" tutorial (max, subtract, exp, sum, divide)
 
 Intermediates are rounded to the storage type after every pass, as eager code does.
@@ -33,7 +35,9 @@ _ARRAYS = {
     "residual_rmsnorm": ({"x": "rc", "delta": "rc", "weight": "c"}, {"total": "rc", "y": "rc"}),
     "softmax": ({"x": "rc"}, {"y": "rc"}),
     "swiglu": ({"gate": "rc", "up": "rc"}, {"y": "rc"}),
+    "cross_entropy": ({"x": "rc", "target": "r"}, {"y": "r"}),
 }
+_TRITON_ONLY = "cross_entropy"
 _TEMPORARIES = {"wide": "rc", "squares": "rc", "normal": "rc", "mean": "r", "scale": "r"}
 
 
@@ -43,7 +47,11 @@ def _specs(case: Case) -> dict[str, ArraySpec]:
     inputs, outputs = _ARRAYS[case.text("op")]
     named = {**inputs, **outputs, "step": "rc", "step2": "rc", "row": "r", "row2": "r"}
     specs = {name: ArraySpec(shapes[dims], case.dtype) for name, dims in named.items()}
-    return specs | {name: ArraySpec(shapes[dims], "f32") for name, dims in _TEMPORARIES.items()}
+    specs |= {name: ArraySpec(shapes[dims], "f32") for name, dims in _TEMPORARIES.items()}
+    if case.text("op") == "cross_entropy":
+        specs |= {"target": ArraySpec(shapes["r"], "i32"), "y": ArraySpec(shapes["r"], "f32")}
+        specs["logs"] = ArraySpec(shapes["rc"], "f32")
+    return specs
 
 
 def _fused(case: Case) -> list[Pass]:
@@ -56,6 +64,7 @@ def _fused(case: Case) -> list[Pass]:
         ],
         "softmax": [Pass(f"softmax_{t}", "x -> y", 5 * n)],
         "swiglu": [Pass(f"swiglu_{t}", "gate up -> y", 5 * n, flat=True)],
+        "cross_entropy": [Pass("cross_entropy", "x target -> y", 4 * n + 3 * rows)],
     }[case.text("op")]
 
 
@@ -78,6 +87,10 @@ def _split(case: Case) -> list[Pass]:
         "swiglu": [
             Pass(f"silu_{t}", "gate -> step", 4 * n, flat=True),
             Pass(f"multiply_{t}", "step up -> y", n, flat=True),
+        ],
+        "cross_entropy": [
+            Pass("log_softmax", "x -> logs", 5 * n + rows),
+            Pass("pick_loss", "logs target -> y", rows, touched={"logs": 4 * rows}),
         ],
     }[case.text("op")]
 
@@ -110,6 +123,10 @@ def make_inputs(case: Case) -> Arrays:
     specs = _specs(case)
     arrays = {}
     for name in _ARRAYS[case.text("op")][0]:
+        if name == "target":
+            arrays[name] = rng.integers(0, case["cols"], case["rows"], np.int32)
+            arrays[name][0] = case["cols"] - 1
+            continue
         values = rng.standard_normal(specs[name].shape)
         values.reshape(-1)[:: max(1, values.size // 7)] *= 6.0
         if name == "weight":
@@ -128,8 +145,12 @@ def outputs(case: Case) -> dict[str, ArraySpec]:
 
 def reference(case: Case, inputs: Arrays) -> Arrays:
     """float64, from the stored values of the inputs."""
-    wide = {name: widen(array, case.dtype) for name, array in inputs.items()}
+    wide = {name: widen(array, case.dtype) for name, array in inputs.items() if name != "target"}
     op = case.text("op")
+    if op == "cross_entropy":
+        peak = wide["x"].max(-1, keepdims=True)
+        total = np.log(np.exp(wide["x"] - peak).sum(-1)) + peak[:, 0]
+        return {"y": total - np.take_along_axis(wide["x"], inputs["target"][:, None], 1)[:, 0]}
     if op == "bias_gelu":
         x = wide["x"] + wide["bias"]
         return {"y": 0.5 * x * (1 + erf(x / math.sqrt(2)))}
@@ -157,6 +178,7 @@ def tolerance(case: Case) -> Tolerance:
             "3 roundings and one of x - max, which exp multiplies by up to 8",
         ),
         "swiglu": (2, 0.0, "roundings of silu and the product"),
+        "cross_entropy": (0, 64 * single, "no rounding but float32's, of logits up to 32 and their sums"),
     }[case.text("op")]
     return Tolerance(
         relative=2 * (roundings * u + single),
@@ -180,12 +202,15 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
     return _passes.bind(passes(case), _specs(case), {**inputs, **outputs})
 
 
-def _sizes(*shapes: tuple[int, int]) -> list[dict[str, int | str]]:
-    return [{"op": op, "rows": rows, "cols": cols} for op in _ARRAYS for rows, cols in shapes]
+def _sizes(*shapes: tuple[int, int], without: str = "") -> list[dict[str, int | str]]:
+    ops = [op for op in _ARRAYS if op != without]
+    return [{"op": op, "rows": rows, "cols": cols} for op in ops for rows, cols in shapes]
 
 
 def supports(case: Case) -> str:
     """The fused CUDA kernels of the operators that reduce keep a row in registers."""
+    if case.text("op") == _TRITON_ONLY and case.backend != "triton":
+        return f"{_TRITON_ONLY} has Triton kernels alone"
     if case.backend == "cuda" and case.variant == "fused":
         from flashperf.cuda.fusion import why_not
 
@@ -202,7 +227,7 @@ MECHANISM = Mechanism(
     flash="split",
     dtypes=("f32", "bf16", "f16"),
     test_sizes=_sizes((1, 1), (3, 37), (5, 130)),
-    bench_sizes=_sizes((64, 1024), (256, 2048)),
+    bench_sizes=_sizes((64, 1024), (256, 2048), without=_TRITON_ONLY),
     gpu_bench_sizes=_sizes((64, 4096), (8192, 4096)),
     make_inputs=make_inputs,
     outputs=outputs,
