@@ -75,9 +75,15 @@ class BenchFailed(Exception):  # noqa: N818 - it is an outcome
 
 
 class Pairs:
-    """Running pairs of workers. A context manager: leaving it ends every process."""
+    """Running pairs of workers. A context manager: leaving it ends every process.
 
-    def __init__(self, trees: tuple[Tree, Tree], seed: int = 0) -> None:
+    plant: (kind, fraction) by which the second side is slowed, for the gate's own test; None: nothing.
+    """
+
+    def __init__(
+        self, trees: tuple[Tree, Tree], seed: int = 0, plant: tuple[str, float] | None = None
+    ) -> None:
+        self.plant = plant
         self._trees = trees
         self._rng = np.random.default_rng(seed)
         self._pairs: list[tuple[Worker, Worker]] = []
@@ -141,6 +147,11 @@ class Pairs:
         one_s = [self._prepare(name, number) for number in pairs]
         slowest_s = [min(times[side] for times in one_s) for side in range(2)]
         plan = plan_samples(max(slowest_s), pair_budget_s, blocks)
+        if self.plant is not None:
+            kind, fraction = self.plant
+            for number in pairs:
+                for side, seconds in enumerate((0.0, fraction * min(slowest_s))):
+                    self._ask(number, side, "plant", kind=kind, seconds=seconds)
         disturbed = 0
         ratios: list[list[float]] = [[] for _ in pairs]
         times: list[tuple[list[float], list[float]]] = [([], []) for _ in pairs]
@@ -162,10 +173,10 @@ class Pairs:
             disturbed,
         )
 
-    def windows(self, name: str, pairs: Sequence[int], seconds: float, calls: int) -> list[list[list[float]]]:
-        """Side by side by pair, samples in a row: all of one side, then all of the other, as other tools measure.
+    def windows(self, pairs: Sequence[int], seconds: float, calls: int) -> list[list[list[float]]]:
+        """Samples in a row of the bench measured last, seconds per call, shape (2, pairs, samples).
 
-        The bench must have been prepared by ``measure`` in these pairs. Shape (2, pairs, samples), seconds.
+        All of one side, then all of the other, as tools measure that don't take turns.
         """
         return [
             [self._ask(number, side, "window", seconds=seconds, calls=calls) for number in pairs]

@@ -45,6 +45,13 @@ class Side:
         self._call: Call | None = None
         self._wait: Call = _nothing
         self._bound: tuple[Any, ...] = ()
+        self._slowed: Callable[[Call], Call] | None = None
+
+    def plant(self, kind: str, seconds: float) -> None:
+        """From the next ``fresh`` on every call takes this much longer: the gate's own test (gate/planted.py)."""
+        from flashperf.gate.planted import planted
+
+        self._slowed = planted(kind, seconds)
 
     def names(self) -> dict[str, Any]:
         """What can be timed here, and what can't with its reason; where the code came from."""
@@ -74,7 +81,7 @@ class Side:
         """New buffers for the bench that was prepared; those before them are given back first."""
         self._call, self._bound = None, ()
         self._bound = self._problem.bind()
-        self._call = self._bound[0]
+        self._call = self._slowed(self._bound[0]) if self._slowed else self._bound[0]
 
     def sample(self, calls: int, chunks: int = 1) -> dict[str, float]:
         """Seconds per call of ``chunks`` times ``calls`` calls, after one untimed call.
@@ -105,10 +112,13 @@ class Side:
     def window(self, seconds: float, calls: int) -> list[float]:
         """Consecutive samples over a time, at least five: how tools that don't take turns measure."""
         self.fresh()
+        call, wait = self._call, self._wait
+        assert call is not None
+        call()
         times: list[float] = []
         end = time.perf_counter() + seconds
         while len(times) < 5 or time.perf_counter() < end:
-            times.append(self.sample(calls)["seconds"])
+            times.append(_time_ns(call, wait, calls) * 1e-9 / calls)
         return times
 
     def finish(self) -> None:
