@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from flashperf.advice import advice as advice
     from flashperf.compare import compare as compare
+    from flashperf.crossover import crossover as crossover
     from flashperf.explain import explain as explain
     from flashperf.problem import WrongResult as WrongResult
     from flashperf.records import ArraySpec as ArraySpec
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FUNCTIONS = ("compare", "explain")
+_FUNCTIONS = ("advice", "compare", "crossover", "explain")
 _EXPORTS = dict.fromkeys(("ArraySpec", "Case", "Cost", "Mechanism", "Tolerance"), "flashperf.records")
 _EXPORTS["WrongResult"] = "flashperf.problem"
 
-__all__ = ["ArraySpec", "Case", "Cost", "Mechanism", "Tolerance", "WrongResult", "compare", "explain"]
+__all__ = [*("ArraySpec", "Case", "Cost", "Mechanism", "Tolerance", "WrongResult"), *_FUNCTIONS]
 
 
 class _CallableModule(ModuleType):

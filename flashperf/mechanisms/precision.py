@@ -162,4 +162,5 @@ MECHANISM = Mechanism(
     tolerance=tolerance,
     bind={"cpu": bind_cpu, "cuda": binder("cuda", "precision"), "triton": binder("triton", "precision")},
     supports=supports,
+    arithmetic=lambda case: _FORMATS[case.variant][0],
 )

@@ -168,4 +168,5 @@ MECHANISM = Mechanism(
         "cuda": binder("cuda", "quantization"),
         "triton": binder("triton", "quantization"),
     },
+    arithmetic=lambda case: "i8" if case.variant.startswith("int8") else case.dtype,
 )

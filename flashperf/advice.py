@@ -1,0 +1,118 @@
+"""Reads what ``flashperf advise`` wrote, and chooses a variant by it: cheap enough to call before every launch.
+
+    table = flashperf.advice("advice.json")
+    table.choose("fusion", rows=300)          # "fused"
+
+Only the standard library is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flashperf.errors import UserError
+from flashperf.suggest import unknown_name
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which variant of a mechanism to use along one axis, all else as in ``fixed``.
+
+    axis: its name; keys: the sizes that it stands for. use[0] below thresholds[0], use[1] from there on, and so
+    on. low and high: the sizes that were measured; beyond them the nearest is taken. decided: False where it could
+    not be told; ``use`` is then the standard variant.
+    """
+
+    mechanism: str
+    backend: str
+    dtype: str
+    fixed: dict[str, Any]
+    axis: str
+    keys: tuple[str, ...]
+    low: int
+    high: int
+    thresholds: tuple[int, ...]
+    use: tuple[str, ...]
+    decided: bool
+    words: str = ""
+
+    def choose(self, size: int) -> str:
+        """The variant for a size on the axis."""
+        return self.use[bisect_right(self.thresholds, size)]
+
+
+@dataclass(frozen=True)
+class AdviceTable:
+    """The rules of one machine. ``device`` is the processor that they were measured on."""
+
+    device: str
+    rules: tuple[Rule, ...]
+
+    def rule(
+        self, mechanism: str, *, backend: str | None = None, dtype: str | None = None, **sizes: Any
+    ) -> Rule:
+        """The first rule of a mechanism that agrees with all that is given.
+
+        A size that a rule has fixed must be equal where it is a word (``op="softmax"``); numbers are those that
+        were measured and may differ. Raises UserError, with what there is, if no rule agrees.
+        """
+        known = [rule for rule in self.rules if rule.mechanism == mechanism]
+        if not known:
+            raise UserError(
+                unknown_name("mechanism in the advice", mechanism, {r.mechanism for r in self.rules})
+            )
+        for rule in known:
+            if backend in (None, rule.backend) and dtype in (None, rule.dtype) and _agrees(rule, sizes):
+                return rule
+        having = "; ".join(f"{r.backend} {r.dtype} {r.fixed} by {r.axis}" for r in known)
+        raise UserError(f"no advice on {mechanism} for {sizes}; there is: {having}")
+
+    def choose(
+        self, mechanism: str, *, backend: str | None = None, dtype: str | None = None, **sizes: Any
+    ) -> str:
+        """The variant to use, such as ``choose("fusion", rows=300, op="softmax")``. Raises UserError as ``rule``.
+
+        The size along the rule's axis must be among ``sizes``, under the axis's name or that of the size.
+        """
+        rule = self.rule(mechanism, backend=backend, dtype=dtype, **sizes)
+        return rule.choose(next(sizes[name] for name in (rule.axis, *rule.keys) if name in sizes))
+
+
+def _agrees(rule: Rule, sizes: dict[str, Any]) -> bool:
+    words = (
+        rule.fixed[name] == value for name, value in sizes.items() if isinstance(rule.fixed.get(name), str)
+    )
+    return any(name in sizes for name in (rule.axis, *rule.keys)) and all(words)
+
+
+def advice(path: str | Path) -> AdviceTable:
+    """Load a file of ``flashperf advise``. Raises UserError, naming the file, if it isn't one."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"can't read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("program") != "flashperf advise":
+        raise UserError(f"{path} is no advice (flashperf advise writes it)")
+    if data.get("schema") != SCHEMA:
+        raise UserError(f"{path} has schema {data.get('schema')!r}; this flashperf reads {SCHEMA}")
+    try:
+        return AdviceTable(str(data["device"]), tuple(_rule(item) for item in data["rules"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {type(error).__name__} {error}") from error
+
+
+def _rule(item: dict[str, Any]) -> Rule:
+    fields = {**item, **{name: tuple(item[name]) for name in ("keys", "thresholds", "use")}}
+    rule = Rule(**fields)
+    rising = list(rule.thresholds) == sorted(rule.thresholds)
+    if len(rule.use) != len(rule.thresholds) + 1 or not rising:
+        raise ValueError(f"thresholds {rule.thresholds} don't divide {rule.use}")
+    return rule

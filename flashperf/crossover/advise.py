@@ -1,0 +1,138 @@
+"""Crossovers of all mechanisms on this machine, as a table of advice that a dispatcher can load."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flashperf import registry
+from flashperf.advice import SCHEMA, Rule
+from flashperf.crossover import CrossoverResult, crossover_of, subject_of
+from flashperf.crossover.axes import case_at
+from flashperf.crossover.result import advice_words
+from flashperf.errors import UserError
+from flashperf.progress import ProgressSink
+from flashperf.records import Mechanism
+
+LEAST_SHARE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Advised:
+    """One line of the table: a rule and what it rests on; or why there is none."""
+
+    title: str
+    rule: Rule | None
+    result: CrossoverResult | None
+    why_not: str = ""
+
+
+def subjects(names: Sequence[str], backend: str) -> Iterator[tuple[Mechanism, dict[str, int | str]]]:
+    """Each mechanism with each combination of words among its bench sizes (such as ``op=softmax``)."""
+    for name in names:
+        mechanism = registry.mechanism(name)
+        seen: list[dict[str, int | str]] = []
+        for sizes in mechanism.bench_sizes:
+            words: dict[str, int | str] = {
+                key: value for key, value in sizes.items() if isinstance(value, str)
+            }
+            if words not in seen:
+                seen.append(words)
+                yield mechanism, words
+
+
+def advise(
+    names: Sequence[str],
+    *,
+    backend: str = "cpu",
+    budget_s: float,
+    high: int | None = None,
+    folder: Path | None = None,
+    progress: ProgressSink | None = None,
+) -> list[Advised]:
+    """Find the crossover of standard and flash of every mechanism; ``folder`` keeps a record of each.
+
+    The time is shared out evenly over what is left, at least LEAST_SHARE_S each. What can't run here, or for which
+    not even three sizes fit into its time, is in the table with its reason. Raises WrongResult for a wrong kernel.
+    """
+    todo = list(subjects(names, backend))
+    began = time.monotonic()
+    found: list[Advised] = []
+    for n, (mechanism, words) in enumerate(todo):
+        left_s = budget_s - (time.monotonic() - began)
+        share_s = max(LEAST_SHARE_S, left_s / (len(todo) - n))
+        title = " ".join([mechanism.name, *map(str, words.values())])
+        record = folder / f"crossover-{title.replace(' ', '-')}.jsonl" if folder else None
+        try:
+            result = _one(mechanism, words, backend, share_s, high, record, progress)
+        except UserError as error:
+            if "wrong result" in str(error):
+                raise
+            found.append(Advised(title, None, None, str(error)))
+            continue
+        found.append(Advised(title, rule_of(mechanism, words, result, backend), result))
+    return found
+
+
+def _one(
+    mechanism: Mechanism,
+    words: dict[str, int | str],
+    backend: str,
+    budget_s: float,
+    high: int | None,
+    record: Path | None,
+    progress: ProgressSink | None,
+) -> CrossoverResult:
+    subject = subject_of(mechanism.name, sizes=words, backend=backend)
+    why_not = registry.why_not(mechanism, case_at(mechanism, subject.b, subject, 1))
+    if why_not:
+        raise UserError(why_not)
+    return crossover_of(
+        mechanism.name,
+        sizes=words,
+        backend=backend,
+        high=high,
+        budget_s=budget_s,
+        record=record,
+        progress=progress,
+    )
+
+
+def rule_of(mechanism: Mechanism, words: dict[str, int | str], result: CrossoverResult, backend: str) -> Rule:
+    """The rule that a result gives; where it can't be told, the standard variant everywhere."""
+    subject = subject_of(mechanism.name, sizes=words, backend=backend)
+    parts = result.parts
+    return Rule(
+        mechanism=mechanism.name,
+        backend=backend,
+        dtype=subject.dtype,
+        fixed=subject.fixed,
+        axis=subject.axis.name,
+        keys=subject.axis.keys,
+        low=result.range[0],
+        high=result.range[1],
+        thresholds=tuple(part.first for part in parts[1:]),
+        use=tuple(part.use for part in parts) or (mechanism.standard,),
+        decided=bool(parts),
+        words=advice_words(result) if parts else result.answer,
+    )
+
+
+def write_advice(found: Sequence[Advised], path: Path) -> Path:
+    """Write the rules as JSON, with the machine that they are for. Raises UserError if the file can't be written."""
+    device = next((a.result.environment.device for a in found if a.result), "")
+    data = {
+        "program": "flashperf advise",
+        "schema": SCHEMA,
+        "device": device,
+        "rules": [dataclasses.asdict(a.rule) for a in found if a.rule],
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"can't write {path}: {error.strerror}") from error
+    return path
