@@ -17,9 +17,13 @@ from typing import Any
 import typer
 
 from flashperf.commands import bench, machine, selfcheck
+from flashperf.commands.advise import advise
+from flashperf.commands.crossover import crossover
 from flashperf.commands.explain import explain
 from flashperf.commands.inspect import inspect
 from flashperf.commands.report import report
+from flashperf.commands.roofline import roofline
+from flashperf.commands.roofs import roofs
 from flashperf.commands.traffic import traffic
 from flashperf.errors import EXIT_BAD_ARGUMENTS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 
@@ -38,6 +42,8 @@ def build() -> typer.Typer:
     app.command(context_settings=passes_on)(interruptible(bench.bench))
     app.command()(interruptible(traffic))
     app.command()(interruptible(inspect))
+    for command in (roofs, roofline, crossover, advise):
+        app.command()(interruptible(command))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))
     app.command()(interruptible(machine.version))
