@@ -112,6 +112,25 @@ def test_a_call_that_fills_the_queue_alone_is_timed_without_a_hold() -> None:
     assert device.log == []
 
 
+def test_a_first_call_that_waits_for_the_device_costs_no_hold() -> None:
+    device = FakeDevice(queue=0)
+    clock = DeviceClock(device)
+
+    def loads_a_module_once() -> None:
+        device.call()
+        device.queue = 1000
+
+    assert time_calls(loads_a_module_once, 1, clock).wall_s == pytest.approx(10e-6)
+    assert clock.name == HELD
+    assert device.log.count("hold") == 2
+
+
+def test_the_first_call_is_timed_by_the_wall() -> None:
+    device = FakeDevice()
+    assert 0 < DeviceClock(device).first_call_s(device.call) < 1
+    assert device.log == []
+
+
 def test_the_stream_is_let_go_when_a_call_fails() -> None:
     device = FakeDevice()
 

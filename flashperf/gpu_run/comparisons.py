@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ class Row:
     baseline_s: float | None = None
     rate: str = ""
     blocks: int = 0
+    launches: int | None = None
     timer: str = ""
     clocks: dict[str, Any] = field(default_factory=dict)
     disagreements: list[str] = field(default_factory=list)
@@ -130,6 +131,9 @@ def _time(
     other_call = other.call
     if other.result is not None:
         _check_baseline(other.result(), next(iter(problem.reference.values())))
+    row.launches = count_launches(call)
+    if row.launches not in (None, problem.cost.launches):
+        raise UserError(f"{row.launches} kernels ran, declared were {problem.cost.launches}")
     clock = clock_for(problem.case.backend)
     if not isinstance(clock, DeviceClock):
         raise UserError(f"no device to time {problem.case.id} on: {available('cuda')}")
@@ -151,6 +155,19 @@ def _time(
     row.blocks, row.timer = len(blocks), clock.name
     times = all_clocks(call, clock.device)
     row.clocks, row.disagreements = asdict(times), explain(times)
+
+
+def count_launches(call: Callable[[], object]) -> int | None:
+    """Kernels that a call launches, as torch's profiler sees them; None where it sees none (no CUPTI)."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        call()
+        torch.cuda.synchronize()
+    on_device = [e for e in profiler.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    return len([e for e in on_device if not e.name.startswith(("Mem", "gpu_"))]) or None
 
 
 def _work(problem: Problem, baseline: Baseline) -> float:
