@@ -34,18 +34,18 @@ def explain_pipeline(
     raw sample goes to ``out``/record.jsonl. Raises UserError for names that are not known, with the nearest.
     """
     from flashperf.backends import backend as backend_of
+    from flashperf.pipeline.engines import ENGINES
     from flashperf.pipeline.switches import parse_levels
 
-    why_not = backend_of(backend).why_not()
-    if backend != "cpu":
-        raise UserError(
-            f"the pipeline runs on the cpu backend only; {backend}: {why_not or 'no pipeline yet'}"
-        )
+    why_not = backend_of(backend).why_not() or ("" if backend in ENGINES else "it has no pipeline")
+    if why_not:
+        raise UserError(f"nothing can be measured on the {backend} backend here: {why_not}")
     phases = PipelinePhases(
         scenario,
         model,
         parse_levels(standard),
         parse_levels(flash),
+        backend,
         budget_s=budget_s,
         seed=seed,
         out=out or Path(tempfile.mkdtemp(prefix="flashperf-")),

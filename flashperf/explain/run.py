@@ -150,25 +150,39 @@ class PipelinePhases(Phases):
     verifies = True
 
     def __init__(
-        self, scenario: str, model: str, standard: Mapping[str, str], flash: Mapping[str, str], **common: Any
+        self,
+        scenario: str,
+        model: str,
+        standard: Mapping[str, str],
+        flash: Mapping[str, str],
+        backend: str = "cpu",
+        **common: Any,
     ) -> None:
+        from flashperf.pipeline import adaptive
         from flashperf.pipeline.models import model_config
         from flashperf.pipeline.scenario import scenario as scenario_of
 
-        self.scenario, self.model = scenario_of(scenario), model
-        self.planner = planned.Planner(model_config(model), self.scenario)
+        self.scenario, self.model, self.backend = scenario_of(scenario, common["seed"]), model, backend
+        config = model_config(model)
+        self.rule = adaptive.measured_rule(config) if adaptive.asks_for_rule(standard, flash) else None
+        if self.rule is not None:
+            standard, flash = (adaptive.with_rule(levels, self.rule) for levels in (standard, flash))
+        self.planner = planned.Planner(config, self.scenario)
         super().__init__(planned.find_active(self.planner, standard, flash), **common)
-        self.options = {"model": model, "scenario": scenario, "seed": self.seed}
+        self.options = {"model": model, "scenario": scenario, "seed": self.seed, "backend": backend}
 
     def describe(self) -> dict[str, Any]:
         from flashperf.energy import EnergyCounter
         from flashperf.pipeline.models import has_quality
 
         counter = EnergyCounter()
+        where = "" if self.backend == "cpu" else f", on {self.backend}"
         return {
-            "subject": f"pipeline {self.model}, scenario {self.scenario.name}",
+            "subject": f"pipeline {self.model}, scenario {self.scenario.name}{where}",
             "switches": self.switches,
             "generated_tokens": self.scenario.continuation.size,
+            "real_tokens": self.scenario.tokens,
+            "adaptive_rule": self.rule,
             "no_quality": "" if has_quality(self.model) else "random weights have no quality",
             "no_energy": counter.reason,
         }
