@@ -164,7 +164,8 @@ class PipelinePhases(Phases):
 
         self.scenario, self.model, self.backend = scenario_of(scenario, common["seed"]), model, backend
         config = model_config(model)
-        self.rule = adaptive.measured_rule(config) if adaptive.asks_for_rule(standard, flash) else None
+        asked = adaptive.asks_for_rule(standard, flash)
+        self.rule = adaptive.measured_rule(config, backend) if asked else None
         if self.rule is not None:
             standard, flash = (adaptive.with_rule(levels, self.rule) for levels in (standard, flash))
         self.planner = planned.Planner(config, self.scenario)
