@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,6 +134,8 @@ def compare(
     _check_arguments(spec, budget_s, margin, processes)
     captured = environment.capture(threads or environment.usable_cores())
     notes: list[str] = []
+    if os.environ.get("TRITON_INTERPRET") == "1" and "triton" in sys.modules:
+        notes.append("Triton interprets its kernels here: that checks them, and says nothing about their times")
     payload = None
     if processes > 1:
         try:
