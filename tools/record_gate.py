@@ -2,7 +2,7 @@
 
     python tools/record_gate.py results/MACHINE/gate-trials.jsonl [SUITES] [SECONDS A BENCH]
 
-60 suites of identical code by default, 20 of them beside the rules of other tools, and 11 with something planted,
+60 suites of identical code by default, 15 of them beside the rules of other tools, and 11 with something planted,
 spread evenly among them. `flashperf selfcheck gate --from FILE` prints what they say. Takes about half an hour.
 """
 
@@ -18,7 +18,7 @@ PLANTED = [
     (0.05, "delay"), (0.02, "delay"), (0.10, "touch"), (0.01, "delay"), (0.05, "touch"), (0.02, "touch"),
     (0.10, "delay"), (0.01, "touch"), (0.05, "delay"), (0.02, "delay"), (0.05, "touch"),
 ]  # fmt: skip
-WITH_OTHERS = 20
+WITH_OTHERS = 15
 
 
 def plan(suites: int, budget_s: float) -> list[dict[str, Any]]:
