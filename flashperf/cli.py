@@ -16,8 +16,9 @@ from typing import Any
 
 import typer
 
-from flashperf.commands import bench, machine, selfcheck
+from flashperf.commands import bench, compare, machine, selfcheck
 from flashperf.commands.advise import advise
+from flashperf.commands.cases import cases
 from flashperf.commands.crossover import crossover
 from flashperf.commands.explain import explain
 from flashperf.commands.inspect import inspect
@@ -42,8 +43,10 @@ def build() -> typer.Typer:
     app.command(context_settings=passes_on)(interruptible(bench.bench))
     app.command()(interruptible(traffic))
     app.command()(interruptible(inspect))
+    app.command()(interruptible(compare.compare))
     for command in (roofs, roofline, crossover, advise):
         app.command()(interruptible(command))
+    app.command()(interruptible(cases))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))
     app.command()(interruptible(machine.version))

@@ -6,8 +6,7 @@ Every answer of a worker is written to the record before it is used, so a run th
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,7 @@ from flashperf.attribution import (
     screen_interactions,
     shares_within,
 )
+from flashperf.deadline import Deadline
 from flashperf.progress import ProgressSink
 from flashperf.records import Attribution, Interval
 from flashperf.store import RecordWriter
@@ -32,26 +32,6 @@ from flashperf.workers import Worker, WorkerPool
 _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
 #: A worker whose answer is this much overdue when the budget has ended is given up.
 _GRACE_S = 5.0
-
-
-class Deadline:
-    """Wall time left of a budget that began when the program did."""
-
-    def __init__(
-        self, budget_s: float, began: float | None = None, clock: Callable[[], float] = time.monotonic
-    ):
-        self._clock, self.budget_s = clock, budget_s
-        self.began = clock() if began is None else began
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return self._clock() - self.began
-
-    @property
-    def left_s(self) -> float:
-        """Seconds left; negative when overdrawn."""
-        return self.budget_s - self.elapsed_s
 
 
 @dataclass

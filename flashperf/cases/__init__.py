@@ -1,0 +1,1 @@
+"""Open cases: public reports in which an optimised path lost, measured and diagnosed here."""

@@ -1,0 +1,1 @@
+"""One module per open case, each with a ``CASE``. A new public report is a new file here and nothing else."""

@@ -1,0 +1,99 @@
+"""Machines, and guards: functions that say why a case can't run, or isn't to be expected, on one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What guards look at. torch: its version, or empty; isa: CPU flags; cores: usable ones; cuda: a GPU is there."""
+
+    torch: str
+    isa: frozenset[str]
+    cores: int
+    compiler: bool
+    cuda: bool
+    vendor: str = ""
+
+
+#: Empty where all is well, else the reason in a few words.
+Guard = Callable[[Machine], str]
+
+
+def torch_installed(machine: Machine) -> str:
+    """torch is there."""
+    return "" if machine.torch else "needs torch: pip install 'flashperf[torch]'"
+
+
+def torch_at_least(*wanted: int) -> Guard:
+    """A guard for a version of torch."""
+
+    def guard(machine: Machine) -> str:
+        found = tuple(int(part) for part in re.findall(r"\d+", machine.torch)[: len(wanted)])
+        text = ".".join(map(str, wanted))
+        return (
+            "" if found >= wanted else f"needs torch {text} or newer, and this is {machine.torch or 'none'}"
+        )
+
+    return guard
+
+
+def cxx_compiler(machine: Machine) -> str:
+    """torch.compile generates C++ on a CPU."""
+    return "" if machine.compiler else "needs a C++ compiler: torch.compile generates C++ on a CPU"
+
+
+def cores_at_least(wanted: int) -> Guard:
+    """A guard for usable cores."""
+
+    def guard(machine: Machine) -> str:
+        return "" if machine.cores >= wanted else f"needs {wanted} cores, and {machine.cores} can be used"
+
+    return guard
+
+
+def isa_without(*flags: str) -> Guard:
+    """Expected only where the CPU lacks all of these."""
+
+    def guard(machine: Machine) -> str:
+        there = [flag for flag in flags if flag in machine.isa]
+        return f"this CPU has {' and '.join(there)}" if there else ""
+
+    return guard
+
+
+def gpu(machine: Machine) -> str:
+    """A CUDA device that torch sees."""
+    return "" if machine.cuda else "needs a GPU"
+
+
+def first_reason(guards: Iterable[Guard], machine: Machine) -> str:
+    """The first objection; empty if there is none."""
+    return next((reason for guard in guards if (reason := guard(machine))), "")
+
+
+def this_machine() -> Machine:
+    """The machine in use; torch is looked for, not imported."""
+    import importlib.metadata
+    import os
+    import shutil
+
+    from flashperf.environment import cpu_model, nvidia_driver, usable_cores
+    from flashperf.isa import cpu_flags
+
+    try:
+        torch = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        torch = ""
+    compiler = any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "clang++"))
+    return Machine(
+        torch=torch,
+        isa=cpu_flags(),
+        cores=usable_cores(),
+        compiler=compiler,
+        cuda=bool(nvidia_driver()) and "+cpu" not in torch,
+        vendor=cpu_model(),
+    )
