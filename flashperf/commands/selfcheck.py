@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,67 @@ def attribution(
             lines, passed = _result(selfcheck_attribution(runs, seed, progress=told))
     print("\n".join(lines))
     return EXIT_OK if passed else EXIT_FAILED
+
+
+def gate(
+    suites: Annotated[
+        int,
+        typer.Option(min=0, help="Suites of identical code to measure here, and half as many slowed ones."),
+    ] = 4,
+    budget: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.05, help="For each bench of a suite.")
+    ] = 1.0,
+    runs: Annotated[int, typer.Option(min=20, help="Simulated suites a row.")] = 1000,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Measure nothing: judge the suites of a record."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where the suites that are measured are recorded.")
+    ] = Path("flashperf-out/gate-trials.jsonl"),
+    seed: Annotated[int, typer.Option(help="Of the simulation.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Measure the gate's error rates on this machine.
+
+    Simulates the decision rule on recorded noise; then runs suites of identical code and of planted slowdowns,
+    beside what the rules of other tools would have said. Exit code 1 if an aim is missed.
+    """
+    from flashperf.gate.power import SCENARIOS, simulate
+    from flashperf.gate.trial_report import aim_lines, simulated_lines, trial_lines
+    from flashperf.gate.trials import read_trials, record_trials, selfcheck_plan, suite_cases
+    from flashperf.noise import load_noise
+
+    recorded = read_trials(replay) if replay is not None else []
+    noise = load_noise()
+    with open_progress(quiet) as progress:
+        progress.phase("selfcheck", "the decision rule on recorded noise")
+        told = counted(progress)
+        rates = []
+        for done, scenario in enumerate(SCENARIOS, start=1):
+            rates.append(simulate(scenario, noise, runs, seed))
+            told(done, len(SCENARIOS))
+        if replay is None and suites:
+            progress.phase("selfcheck", f"{suites} suites of identical code, {(suites + 1) // 2} slowed")
+            told = counted(progress)
+            target = unused(out)
+            plan = selfcheck_plan(suites, budget)
+            record_trials(target, plan, suite_cases(), lambda done, total, name: told(done, total))
+            recorded = read_trials(target)
+    lines, passed = aim_lines(rates)
+    lines = [*simulated_lines(rates, noise.about), *lines]
+    if recorded:
+        lines += ["", *trial_lines(recorded)]
+    if replay is None and suites:
+        lines.append(f"record {target}")
+    print("\n".join(lines))
+    return EXIT_OK if passed else EXIT_FAILED
+
+
+def unused(path: Path) -> Path:
+    """The path, or the first with a number behind its stem that isn't taken."""
+    taken = [path, *(path.with_stem(f"{path.stem}-{n}") for n in range(2, 1000))]
+    return next(one for one in taken if not one.exists())
 
 
 def _result(report: object) -> tuple[list[str], bool]:

@@ -25,7 +25,11 @@ def _summary(name: str, key: Mapping[str, Any], value: Any, what: str) -> SavedB
 def hyperfine(data: Mapping[str, Any], path: Path) -> SavedRun | None:
     """``hyperfine --export-json``: every run of a command is a process of its own."""
     results = data.get("results")
-    if not isinstance(results, list) or not all(isinstance(r, dict) and "command" in r for r in results):
+    if (
+        not isinstance(results, list)
+        or not results
+        or not all(isinstance(r, dict) and "command" in r for r in results)
+    ):
         return None
     benches = []
     for result in results:
@@ -45,7 +49,11 @@ def hyperfine(data: Mapping[str, Any], path: Path) -> SavedRun | None:
 def pyperf(data: Mapping[str, Any], path: Path) -> SavedRun | None:
     """pyperf's suites: the values of a worker process are one process; calibration and warm-ups are left out."""
     benchmarks = data.get("benchmarks")
-    if not isinstance(benchmarks, list) or not all(isinstance(b, dict) and "runs" in b for b in benchmarks):
+    if (
+        not isinstance(benchmarks, list)
+        or not benchmarks
+        or not all(isinstance(b, dict) and "runs" in b for b in benchmarks)
+    ):
         return None
     common = data.get("metadata") or {}
     benches = []

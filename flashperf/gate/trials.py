@@ -118,6 +118,17 @@ def record_trials(
             record.write("suite", **{key: getattr(trial, key) for key in trial.__dataclass_fields__})
 
 
+def selfcheck_plan(suites: int, budget_s: float) -> list[dict[str, Any]]:
+    """Arguments of ``run_suite`` for a short check: identical code beside other tools' rules, then slowed suites."""
+    same = {"effect": 0.0, "plant": "", "budget_s": budget_s, "rivals": True}
+    effects = [(0.05, "delay"), (0.10, "touch"), (0.02, "delay"), (0.01, "touch")]
+    slowed = [
+        {"effect": effects[n % 4][0], "plant": effects[n % 4][1], "budget_s": budget_s}
+        for n in range((suites + 1) // 2)
+    ]
+    return [same] * suites + slowed
+
+
 def read_trials(path: Path) -> list[SuiteTrial]:
     """The suites of a record. Raises RecordError if it can't be read, UserError if it holds none."""
     trials = [from_json(SuiteTrial, line) for line in read_records(path).of("suite")]
