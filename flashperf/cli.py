@@ -52,6 +52,7 @@ def build() -> typer.Typer:
     app.command()(interruptible(machine.version))
     checks = typer.Typer(help="Check flashperf's own accuracy.", no_args_is_help=True)
     checks.command()(interruptible(selfcheck.attribution))
+    checks.command()(interruptible(selfcheck.gate))
     app.add_typer(checks, name="selfcheck")
     return app
 
