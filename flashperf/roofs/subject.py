@@ -37,8 +37,6 @@ STEPS = 1 << 16  # of a peak kernel: its sums stay exact, also those that grow b
 CALLS = 10_000
 _CHECKED_ELEMENTS = 1000  # not a multiple of any vector
 
-Timed = Callable[[], float]
-
 
 class RoofSubject:
     """Measures ceilings in this process. Sizes in bytes, results in bytes/s, FLOP/s or seconds."""
@@ -59,10 +57,11 @@ class RoofSubject:
 
     def streams(self, thread_bytes: int, threads: int) -> dict[str, float]:
         """Bytes loaded and stored per second, by pattern; every thread walks through bytes of its own."""
-        return {pattern: self._stream(pattern, thread_bytes, threads) for pattern in STREAMS}
+        return {pattern: self.stream(pattern, thread_bytes, threads) for pattern in STREAMS}
 
-    def _stream(self, pattern: str, thread_bytes: int, threads: int) -> float:
-        parts = np.array_split(self._buffer[: threads * (thread_bytes // 64 * 16)], threads)
+    def stream(self, pattern: str, thread_bytes: int, threads: int) -> float:
+        """Bytes per second of one pattern."""
+        parts = self.parts(thread_bytes, threads)
         bound = [bind_stream(self._library, pattern, part, 1) for part in parts]
         moved = sum(n_bytes for _, n_bytes in bound)
         if thread_bytes >= LONG_BYTES:
@@ -71,6 +70,10 @@ class RoofSubject:
         repeats = max(1, round(SAMPLE_S / once_s))
         again = [bind_stream(self._library, pattern, part, repeats)[0] for part in parts]
         return moved * repeats / _best([native.Sequence([call]) for call in again], SAMPLES)
+
+    def parts(self, thread_bytes: int, threads: int) -> list[np.ndarray]:
+        """As many arrays of so many bytes, float32 [n], each in a place of its own."""
+        return np.array_split(self._buffer[: threads * (thread_bytes // 64 * 16)], threads)
 
     def _chunks(self, pattern: str, parts: Sequence[np.ndarray]) -> float:
         """Memory, chunk after chunk, so that none is read again before all others were; an upper quartile.
@@ -88,9 +91,10 @@ class RoofSubject:
 
     def peaks(self, threads: int) -> dict[str, float]:
         """Operations per second, by kernel."""
-        return {kernel: self._peak(kernel, threads) for kernel in self.peak_kernels()}
+        return {kernel: self.peak(kernel, threads) for kernel in self.peak_kernels()}
 
-    def _peak(self, kernel: str, threads: int) -> float:
+    def peak(self, kernel: str, threads: int) -> float:
+        """Operations per second of one kernel."""
         bound = [bind_peak(self._library, kernel) for _ in range(threads)]
         for call, _, _ in bound:
             call()
@@ -170,8 +174,12 @@ def _calibrated_s(with_repeats: Callable[[int], Callable[[], Any]]) -> float:
 
 def _best(calls: Sequence[Callable[[], Any]], samples: int) -> float:
     """The least seconds of several tries in which all calls run, each on a thread and a core of its own."""
-    run: Timed = (lambda: _alone_s(calls[0])) if len(calls) == 1 else (lambda: _together_s(calls))
-    return min(run() for _ in range(samples))
+    return min(run_once(calls) for _ in range(samples))
+
+
+def run_once(calls: Sequence[Callable[[], Any]]) -> float:
+    """Seconds until all calls have run."""
+    return _alone_s(calls[0]) if len(calls) == 1 else _together_s(calls)
 
 
 def _alone_s(call: Callable[[], Any]) -> float:
