@@ -146,7 +146,11 @@ setup(
     package_dir={f"flashperf.{folder}": folder for folder in MAPPED},
     ext_modules=[
         Pybind11Extension(
-            "flashperf._native", ["csrc/python/native.cpp"], cxx_std=17, libraries=["dl", "pthread"]
+            "flashperf._native",
+            ["csrc/python/native.cpp"],
+            depends=["csrc/cpu/kernel.h", "csrc/python/calls.h", "csrc/python/signature.h"],
+            cxx_std=17,
+            libraries=["dl", "pthread"],
         )
     ],
     cmdclass={"build_ext": BuildKernels},

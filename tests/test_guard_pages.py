@@ -17,6 +17,7 @@ import pytest
 
 from flashperf import native
 from flashperf.dtypes import NUMPY_TYPES
+from flashperf.signature import evaluate
 
 pytestmark = pytest.mark.slow  # every kernel of every level, a process each
 
@@ -51,7 +52,7 @@ def dimensions(signature: native.Signature, sizes: tuple[int, ...]) -> dict[str,
 
 
 def shape_of(dims: tuple[str, ...], values: dict[str, int]) -> tuple[int, ...]:
-    return tuple(values[d] if d in values else native._evaluate(d, values) for d in dims)
+    return tuple(values[d] if d in values else evaluate(d, values) for d in dims)
 
 
 def run_all(level: str) -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus",
     "found and timed": (
-        "native isa registry backends environment disturbance energy memory timers measure problem blocks store "
+        "native signature isa registry backends environment disturbance energy memory timers measure problem blocks store "
         "compare comparing worker workers progress deadline noise emulator roofs crossover "
         "emulator_build machine_code gpu"
     ),

@@ -3,7 +3,9 @@
 // Operands stay in registers; there are enough independent sums to cover the latency of an instruction, and
 // nothing else. Each kernel reports the value of its sums, steps * x[0] * x[1], which can be checked, and how
 // many operations it did, which depends on the width of its vectors.
+#if defined(__AMX_TILE__)
 #include "gemm_amx.h"
+#endif
 #include "simd.h"
 
 #if defined(__AVX512F__)

@@ -4,137 +4,50 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <time.h>
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../cpu/kernel.h"
+#include "calls.h"
+#include "signature.h"
 
 namespace py = pybind11;
+using flashperf::Background;
+using flashperf::Call;
 using flashperf::KernelEntry;
+using flashperf::Sequence;
+using flashperf::Signature;
 using flashperf::Slot;
 
 namespace {
 
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
-
-// A kernel with its arguments in place. Calling it validates nothing and allocates nothing.
-struct Call {
-  std::string name;
-  void (*run)(const Slot*);
-  std::vector<Slot> slots;
-  py::object keep_alive;
-  int64_t count = 0;
-
-  void operator()() {
-    ++count;
-    run(slots.data());
-  }
-};
-
-// Calls replayed in order by one native call: what a prepared plan (and, on a GPU, a graph) does.
-struct Sequence {
-  std::vector<std::shared_ptr<Call>> calls;
-
-  void operator()() const {
-    for (const auto& call : calls) (*call)();
-  }
-
-  py::array_t<int64_t> timed() const {
-    py::array_t<int64_t> durations_ns(static_cast<py::ssize_t>(calls.size()));
-    auto out = durations_ns.mutable_unchecked<1>();
-    int64_t before = now_ns();
-    for (size_t i = 0; i < calls.size(); ++i) {
-      (*calls[i])();
-      const int64_t after = now_ns();
-      out(static_cast<py::ssize_t>(i)) = after - before;
-      before = after;
-    }
-    return durations_ns;
-  }
-};
-
-// Runs sequences on a thread of its own, one after the other, while the caller goes on: what a copy engine
-// with a stream is on a GPU. Between two of them the thread sleeps.
-class Background {
+// A kernel with its compiled signature.
+class Kernel {
  public:
-  Background() : thread_([this] { serve(); }) {}
-  Background(const Background&) = delete;
-  ~Background() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
+  Kernel(const KernelEntry* entry, Signature signature) : entry_(entry), signature_(std::move(signature)) {}
 
-  // Hands over a sequence; one at a time, the one before is waited for. With the interpreter's lock, and the
-  // thread never touches a Python object: what it runs is kept here until the next.
-  void submit(py::object sequence) {
-    {
-      const py::gil_scoped_release released;
-      wait();
-    }
-    held_ = std::move(sequence);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      pending_ = held_.cast<const Sequence*>();
-      busy_ = true;
-    }
-    changed_.notify_all();
+  // The bound call; none if anything does not fit.
+  std::shared_ptr<Call> bind(const py::tuple& arrays, const py::dict& scalars) const {
+    auto call = std::make_shared<Call>();
+    if (!signature_.fill(arrays, scalars, call->slots)) return nullptr;
+    call->name = entry_->name;
+    call->run = entry_->run;
+    call->keep_alive = arrays;
+    return call;
   }
-
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return !busy_; });
-  }
-
-  // When the last sequence began and ended, by the monotonic clock; after wait().
-  std::pair<int64_t, int64_t> span_ns() const { return {began_ns_, ended_ns_}; }
 
  private:
-  void serve() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return stop_ || busy_; });
-      if (stop_) return;
-      const Sequence* mine = pending_;
-      lock.unlock();
-      const int64_t began = now_ns();
-      (*mine)();
-      const int64_t ended = now_ns();
-      lock.lock();
-      began_ns_ = began;
-      ended_ns_ = ended;
-      busy_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  py::object held_;
-  const Sequence* pending_ = nullptr;
-  bool busy_ = false, stop_ = false;
-  int64_t began_ns_ = 0, ended_ns_ = 0;
-  std::thread thread_;  // last: it starts when the rest is there
+  const KernelEntry* entry_;
+  Signature signature_;
 };
 
 class Library {
@@ -155,6 +68,12 @@ class Library {
     std::map<std::string, std::pair<std::string, std::string>> found;
     for (const auto& [name, entry] : kernels_) found[name] = {entry->signature, entry->types};
     return found;
+  }
+
+  Kernel compile(const std::string& name, Signature signature) const {
+    const auto found = kernels_.find(name);
+    if (found == kernels_.end()) throw std::invalid_argument("no kernel " + name);
+    return {found->second, std::move(signature)};
   }
 
   // pointers, then integers, then reals, as `types` orders them; checked by the caller.
@@ -226,8 +145,14 @@ PYBIND11_MODULE(_native, m) {
       .def("submit", &Background::submit, "Run a sequence beside the caller.")
       .def("wait", &Background::wait, Released(), "Return when it is done.")
       .def("span_ns", &Background::span_ns, "Begin and end of the last one by the monotonic clock.");
+  py::class_<Signature>(m, "Signature")
+      .def(py::init<std::vector<std::string>, const std::vector<Signature::ArgumentSpec>&,
+                    std::vector<std::pair<std::string, bool>>>());
+  py::class_<Kernel>(m, "Kernel")
+      .def("bind", &Kernel::bind, "A bound call, or None if anything doesn't fit.");
   py::class_<Library>(m, "Library")
       .def(py::init<const std::string&>())
       .def("kernels", &Library::kernels, "name -> (signature, types)")
+      .def("compile", &Library::compile)
       .def("bind", &Library::bind);
 }

@@ -33,7 +33,10 @@ Target = Annotated[
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Wall time, from start to exit.")]
 Scenario = Annotated[
     str | None,
-    typer.Option(metavar="single|batch", help="One task, or many of varied length [default: single]."),
+    typer.Option(
+        metavar="single|batch|batch:N|serve",
+        help="One task, eight (or N) of varied length, or requests that arrive over time [default: single].",
+    ),
 ]
 Flash = Annotated[
     str | None,
@@ -43,6 +46,10 @@ Standard = Annotated[
     str | None, typer.Option(metavar="k=v,...", help="Levels of the Standard variant, where they differ.")
 ]
 Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Where kernels run [default: cpu].")]
+GpuName = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="NAME", help="Predict, with no GPU: a100, h100, ... (--backend cuda)."),
+]
 Model = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="small (trained) or shape:PRESET (random weights) [default: small]."),
@@ -65,6 +72,7 @@ def explain(
     flash: Flash = None,
     standard: Standard = None,
     backend: Backend = None,
+    gpu: GpuName = None,
     model: Model = None,
     seed: Seed = 0,
     out: Out = None,
@@ -81,6 +89,12 @@ def explain(
     options = {"scenario": scenario, "backend": backend, "model": model, "flash": flash, "standard": standard}
     given = {name: value for name, value in options.items() if value is not None}
     folder = out or fresh_folder(OUTPUT)
+    if gpu is not None:
+        from flashperf.commands.forecast import forecast
+
+        own = {"MODULE:FACTORY": target, "replay": str(replay) if replay else None, "out": str(out) if out else None}
+        _refuse("--gpu predicts the built-in model and writes no files", own)
+        return forecast(gpu, given, seed, as_json)
     if replay is not None:
         _refuse("--replay recomputes a record as it was made", {"MODULE:FACTORY": target, **given})
         return show(_replayed(replay), folder, replay, as_json=as_json, quiet=quiet)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flashperf.explain.pipeline_rows import pipeline_rows
 from flashperf.records import Attribution, Interval, Metric
 from flashperf.stats import ratio_interval, t_interval
 
@@ -34,12 +35,19 @@ def pipeline_metrics(record: Record, attribution: Attribution) -> Iterator[Metri
         yield Metric(
             "throughput", "tokens/s", "higher", *_from_runs(runs, record, rate), _ratio(runs, record, rate)
         )
+        real = record.explain.get("real_tokens", 0)
+        if real:
+            each = lambda run: run["seconds"] / real * 1e6  # noqa: E731
+            times = _from_runs(runs, record, each)
+            note = f"{real} tokens of prompts and continuations"
+            yield Metric("time per real token", "µs", "lower", *times, attribution.total, note)
     yield from _memory(record)
     use = lambda run: run["cpu_s"] / run["seconds"]  # noqa: E731
     note = "of one core"
     yield Metric(
         "CPU utilisation", "%", "", *_from_runs(runs, record, use, 100), _ratio(runs, record, use), note
     )
+    yield from pipeline_rows(record)
     yield from _quality(record)
     yield from _kernel_share(record)
     yield from _energy(record)
