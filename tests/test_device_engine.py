@@ -109,6 +109,13 @@ def test_weights_are_copied_beside_the_calls_from_pinned_memory(engine: DeviceEn
     np.testing.assert_array_equal(staged, [3, 3])
     assert stage.run.count == 1
     assert beside.span_ns() == (0, 0)
+    beside.submit(engine.sequence([stage]))
+    with pytest.raises(RuntimeError, match="that nothing waits for: join"):
+        engine.wait()
+    beside.wait()
+    pinned = engine.device.pinned((2,), "f32")
+    with pytest.raises(RuntimeError, match="fork first"):
+        engine.device.copy_beside(staged, pinned)
     with pytest.raises(ValueError, match="only pinned memory"):
         engine.device.copy_beside(staged, np.zeros(2, np.float32))
     with pytest.raises(TypeError, match="only copies of weights"):

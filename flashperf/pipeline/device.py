@@ -90,6 +90,7 @@ class HostDevice:
         #: How often memory was asked for anew: what a profiler would show as cudaMalloc.
         self.allocations = 0
         self._pool: dict[int, list[np.ndarray]] = {}
+        self._forked = self._beside = False
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         self._refuse("memory")
@@ -131,20 +132,33 @@ class HostDevice:
     def copy_beside(self, target: np.ndarray, source: np.ndarray) -> None:
         if not self.is_pinned(source):
             raise ValueError("only pinned memory can be copied beside the calls")
+        if not self._forked:
+            raise RuntimeError(
+                "a copy beside the calls that doesn't wait for those that use its target: fork first"
+            )
+        self._beside = True
         target[...] = source
 
     def fork(self) -> None:
-        """Nothing to do: all is done at once."""
+        """All is done at once here; that it was asked for is what is checked."""
+        self._forked = True
 
     def join(self) -> None:
-        """Nothing to do: all is done at once."""
+        """All is done at once here; that it was asked for is what is checked."""
+        self._forked = self._beside = False
 
     def copy_out(self, array: np.ndarray) -> np.ndarray:
         self._refuse("a copy to the host that is waited for")
+        self._check_joined()
         return np.array(array)
 
     def wait(self) -> None:
         self._refuse("waiting")
+        self._check_joined()
+
+    def _check_joined(self) -> None:
+        if self._beside:
+            raise RuntimeError("copies beside the calls that nothing waits for: join after them")
 
     def record(self, enqueue: Run) -> Run:
         """What was enqueued, run again. The dry run that a capture is would change arrays here, so it is left out."""

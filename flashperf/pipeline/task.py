@@ -112,11 +112,14 @@ class Task:
             step.program.inputs.set(step.blocks[len(step.blocks) // 2])
 
     def warm_up(self) -> None:
-        """One decoding step, untimed: instructions and weights are in the caches, pages are mapped."""
-        use = self._turns[0][2]
-        step = self._steps[use.shape]
-        step.program.inputs.set(use.block)
-        self._step(step)
+        """One decoding step, untimed: instructions and weights are in the caches, pages are mapped.
+
+        On a device every program once, since a graph is recorded when it is first run.
+        """
+        decode = self._steps[self._turns[0][2].shape]
+        for step in self.steps if hasattr(self.engine, "device") else [decode]:
+            step.program.inputs.set(step.blocks[0])
+            self._step(step)
 
     def run(self, collect: list[np.ndarray] | None = None) -> RunTimes:
         """Run all tasks once. ``collect`` gets the logits [tasks, vocab] after the prompts and after each step."""
