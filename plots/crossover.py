@@ -67,6 +67,9 @@ def _draw(drawn: Figure, result: CrossoverResult) -> None:
     refined = [(t.size, t.b_s / t.a_s) for t in result.times if t.size not in sizes]
     axes.plot(*zip(*refined, strict=True), "|", color=PALETTE["ink"], ms=6, zorder=5) if refined else None
     _sides(axes, result)
+    said = "dots: scan, 95 % interval" + ("; ticks: refining" if refined else "")
+    said += "; band: where they cross" if result.finding.crossings else ""
+    drawn.text(0.97, 0.16 / height, said, size=8, color=PALETTE["muted"], ha="right", va="center")
 
 
 def _subtitle(result: CrossoverResult) -> str:
@@ -78,7 +81,9 @@ def _axes(axes: Axes, result: CrossoverResult) -> None:
 
     low, high = result.range
     ends = [e for p in result.finding.scan for e in (p.ratio.low, p.ratio.high) if math.isfinite(e) and e > 0]
-    bottom, top = min([*ends, 0.9]) / 1.08, max([*ends, 1.1]) * 1.08
+    reach = math.log(max([*ends, 1.1]) / min([*ends, 0.9]))
+    room = math.exp(0.13 * reach)  # for the words at the top and the bottom
+    bottom, top = min([*ends, 0.9]) / room, max([*ends, 1.1]) * room
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low / 1.15, high * 1.15)

@@ -18,6 +18,7 @@ from flashperf.crossover import axes, crossover, driver, replay
 from flashperf.crossover.axes import Axis, axis_of, base_sizes
 from flashperf.crossover.driver import Journal, Plan, Session
 from flashperf.crossover.finder import Crossing, Finding, OutOfTime, ScanPoint, find
+from flashperf.crossover.pair import KEPT_SIZES, Pairs
 from flashperf.crossover.result import CrossoverResult, SideTimes, advice_words
 from flashperf.errors import UserError
 from flashperf.plots.crossover import crossover_picture, crossover_svg
@@ -306,6 +307,39 @@ def test_the_command_prints_and_draws_a_record(tmp_path: Path, capsys: Any) -> N
     assert '"rule": "variant = ' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "measure", "kind"),
+    [
+        (["crossover", "fusion"], "flashperf.crossover.crossover_of", "block"),
+        (["roofline", "fusion"], "flashperf.roofs.suite.measure_suite", "point"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (RuntimeError("worker 3 died"), 1), (UserError("no"), 2)]
+)
+def test_what_was_measured_before_an_error_is_named(
+    command: list[str],
+    measure: str,
+    kind: str,
+    error: BaseException,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    tmp_path: Path,
+) -> None:
+    def breaks(*_: Any, record: Path, **__: Any) -> None:
+        with RecordWriter(record) as writer:
+            writer.write(kind, a=1)
+        raise error
+
+    monkeypatch.setattr(measure, breaks)
+    monkeypatch.setattr("flashperf.roofs.roofs_for", lambda progress: (None, tmp_path, False))
+    assert cli.main([*command, "--out", str(tmp_path / "out"), "--quiet"]) == code
+    said = capsys.readouterr().err
+    assert f"; what was measured is kept: flashperf {command[0]} --from {tmp_path}" in said
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize("finding", [ONE, TWICE, NONE, UNKNOWN])
 def test_pictures_are_the_same_byte_for_byte_and_described(finding: Finding, tmp_path: Path) -> None:
     result = result_of(finding)
@@ -374,6 +408,29 @@ def test_the_time_of_the_next_size_is_read_off_the_last_two() -> None:
     assert driver._next_s([1, 2], [0.5]) == 0.5
     assert driver._next_s([10, 20, 40], [1.0, 2.0]) == pytest.approx(4.0)
     assert driver._next_s([10, 20, 40], [2.0, 1.0]) == pytest.approx(1.0)
+
+
+def test_all_sizes_of_a_refinement_stay_bound_also_those_of_the_scan() -> None:
+    block = Block(ORDER, (1.0,) * 8, (1.0,) * 8)
+    made: list[tuple[int, bool]] = []
+
+    class Always:
+        def block(self, seed: int) -> Block:
+            return block
+
+    def make(size: int, check: bool) -> Always:
+        made.append((size, check))
+        return Always()
+
+    pairs = Pairs(make)
+    for size in (1, 2, 4, 8, 16, 32, 64, 128):
+        pairs.prepare_size(size, True)
+    window = [3, 2, 5, 6, 1, 7, 9]
+    assert len(window) < KEPT_SIZES
+    for size in window:
+        pairs.prepare_size(size, True)
+    assert [pairs.block_at(size, 0)["order"] for size in window] == [ORDER] * 7
+    assert len(pairs._bound) == KEPT_SIZES
 
 
 def test_a_journal_stops_at_the_first_gap() -> None:

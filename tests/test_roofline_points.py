@@ -204,6 +204,14 @@ def test_real_cases_are_timed_checked_first_and_kept(tmp_path: Path, monkeypatch
     assert isinstance(ran.points[0], Point)
 
 
+def test_mechanisms_take_turns_and_what_cannot_run_has_its_reason() -> None:
+    found, left_out = suite.bench_cases(["fusion", "launch"], "cpu")
+    assert [mechanism.name for mechanism, _ in found[:4]] == ["fusion", "launch"] * 2
+    assert len({case.id for _, case in found}) == len(found)
+    assert left_out == []
+    assert suite.bench_cases(["launch"], "cuda")[0] or suite.bench_cases(["launch"], "cuda")[1]
+
+
 def test_what_cannot_be_placed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     without = dataclasses.replace(roofs(), ceilings=tuple(c for c in roofs().ceilings if c.name != "f32"))
     with pytest.raises(UserError, match="no unit was measured that computes in its format"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flashperf.commands._kept import kept
 from flashperf.commands.explain import OUTPUT, fresh_folder
 from flashperf.errors import EXIT_OK, EXIT_TOO_NOISY, UserError
 from flashperf.progress import open_progress
@@ -68,7 +69,8 @@ def crossover(
         raise UserError("name a mechanism, or a record with --from; flashperf mechanisms lists them")
     low, high = parse_range(span)
     folder = out or fresh_folder(OUTPUT)
-    with open_progress(quiet) as progress:
+    path = folder / RECORD
+    with kept(path, "block", "flashperf crossover"), open_progress(quiet) as progress:
         result = crossover_of(
             mechanism,
             axis=axis,
@@ -80,10 +82,10 @@ def crossover(
             dtype=dtype,
             budget_s=budget,
             seed=seed,
-            record=folder / RECORD,
+            record=path,
             progress=progress,
         )
-    return _show(result, folder, as_json, folder / RECORD)
+    return _show(result, folder, as_json, path)
 
 
 def parse_range(text: str | None) -> tuple[int, int | None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flashperf.commands._kept import kept
 from flashperf.commands.explain import OUTPUT, fresh_folder
 from flashperf.errors import EXIT_OK, UserError
 from flashperf.progress import ProgressSink, open_progress
@@ -57,14 +58,15 @@ def roofline(
     else:
         from flashperf.registry import names
 
-        with open_progress(quiet) as progress:
+        record = folder / RECORD
+        with kept(record, "point", "flashperf roofline"), open_progress(quiet) as progress:
             run = measure_suite(
                 mechanisms or names(),
                 _roofs(roofs, progress),
                 backend=backend,
                 budget_s=budget,
                 cold=not warm_only,
-                record=folder / RECORD,
+                record=record,
                 progress=progress,
             )
     _show(run, as_json)

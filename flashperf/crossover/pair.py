@@ -35,7 +35,7 @@ class Runner(Protocol):
         """One double block."""
 
 
-class _Pairs:
+class Pairs:
     """Keeps the last sizes bound, so that returning to one costs nothing."""
 
     def __init__(self, make: Callable[[int, bool], Runner]) -> None:
@@ -44,17 +44,19 @@ class _Pairs:
 
     def prepare_size(self, size: int, check: bool) -> None:
         """Bind the pair at a size; checked first where ``check`` says so. Raises WrongResult."""
-        if size not in self._bound:
-            if len(self._bound) == KEPT_SIZES:
-                self._bound.pop(next(iter(self._bound)))
-            self._bound[size] = self._make(size, check)
+        if size in self._bound:
+            self._bound[size] = self._bound.pop(size)  # the last used, so the last to go
+            return
+        if len(self._bound) == KEPT_SIZES:
+            self._bound.pop(next(iter(self._bound)))
+        self._bound[size] = self._make(size, check)
 
     def block_at(self, size: int, seed: int) -> dict[str, Any]:
         """One double block at a size that was prepared."""
         return to_json(self._bound[size].block(seed))
 
 
-class MechanismPairs(_Pairs):
+class MechanismPairs(Pairs):
     """Two variants of a mechanism."""
 
     def __init__(self, subject: Mapping[str, Any]) -> None:
@@ -102,7 +104,7 @@ class InputsAt:
         return self._inputs(self._size, seed) if self._takes_seed else self._inputs(self._size)
 
 
-class CallablePairs(_Pairs):
+class CallablePairs(Pairs):
     """Two callables of a user's, as ``flashperf.crossover`` takes them."""
 
     def __init__(self, payload: str, seed: int, takes_seed: bool, threads: int | None = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from flashperf import environment, registry
@@ -22,11 +23,16 @@ BUDGET_S = 120.0
 
 
 def bench_cases(names: Iterable[str], backend: str) -> tuple[list[tuple[Mechanism, Case]], list[str]]:
-    """The bench cases of mechanisms on a backend that can run here, and what can't, with the reason."""
-    found: list[tuple[Mechanism, Case]] = []
+    """The bench cases of mechanisms on a backend that can run here, and what can't, with the reason.
+
+    The mechanisms take turns, so that each has something where the time doesn't suffice for all.
+    """
+    by_mechanism: list[list[tuple[Mechanism, Case]]] = []
     left_out: list[str] = []
     for name in names:
         mechanism = registry.mechanism(name)
+        found: list[tuple[Mechanism, Case]] = []
+        by_mechanism.append(found)
         for case in registry.cases(mechanism, "bench", [backend]):
             why_not, cost = registry.why_not(mechanism, case), mechanism.cost(case)
             if not why_not and cost.flops + cost.bytes == 0:
@@ -35,7 +41,8 @@ def bench_cases(names: Iterable[str], backend: str) -> tuple[list[tuple[Mechanis
                 left_out.append(f"{case.id}: {why_not}")
             else:
                 found.append((mechanism, case))
-    return found, left_out
+    turns = [case for turn in zip_longest(*by_mechanism) for case in turn if case is not None]
+    return turns, left_out
 
 
 def measure_suite(

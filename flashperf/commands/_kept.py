@@ -1,0 +1,34 @@
+"""What a command says when it is cut off: where the measurements are that were made by then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
+
+
+@contextmanager
+def kept(record: Path, kind: str, command: str) -> Iterator[None]:
+    """Add ``; what was measured is kept: <command> --from RECORD`` to an error, if the record has such lines.
+
+    ``kind`` is what a line with a measurement is called. An interruption becomes an error of its own.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise UserError(f"interrupted{_where(record, kind, command)}", EXIT_INTERRUPTED) from None
+    except Exception as error:
+        where = _where(record, kind, command)
+        if not where:
+            raise
+        raise UserError(f"{error}{where}", getattr(error, "exit_code", EXIT_FAILED)) from error
+
+
+def _where(record: Path, kind: str, command: str) -> str:
+    try:
+        measured = f'"kind": "{kind}"' in record.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return f"; what was measured is kept: {command} --from {record}" if measured else ""
