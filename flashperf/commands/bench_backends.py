@@ -74,7 +74,9 @@ def chosen_cases(
         raise UserError(unknown_name(f"dtype of {mechanism.name}", dtype, mechanism.dtypes))
     for name in backends:
         registry.backend(name)  # raises for one that doesn't exist
-    sizes: Sequence[Sizes] = [parse_size(size)] if size else mechanism.bench_sizes
+    sizes: Sequence[Sizes] = (
+        [parse_size(size)] if size else mechanism.sizes("bench", "cpu" if "cpu" in backends else backends[0])
+    )
     if sizes[0].keys() not in [one.keys() for one in (*mechanism.bench_sizes, *mechanism.test_sizes)]:
         needed = ", ".join(mechanism.bench_sizes[0])
         raise UserError(f"sizes of {mechanism.name} are {needed}, got {', '.join(sizes[0])}")
@@ -150,7 +152,10 @@ def notes(cells: Sequence[Cell]) -> Iterator[str]:
     if timed:
         clocks = {cell.case.backend: cell.measurement.timer for cell in timed if cell.measurement}
         told = ", ".join(f"{name} by {clock}" for name, clock in clocks.items())
-        yield f"times: median per call, {told}; caches warm, one thread on the CPU."
+        threads = (
+            "as many threads as the size says" if "threads" in dict(timed[0].case.sizes) else "one thread"
+        )
+        yield f"times: median per call, {told}; caches warm, {threads} on the CPU."
         standards = {cell.case.backend: cell.standard.variant for cell in timed}
         told = ", ".join(f"{variant} on {name}" for name, variant in standards.items())
         yield (
