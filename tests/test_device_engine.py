@@ -122,6 +122,13 @@ def test_weights_are_copied_beside_the_calls_from_pinned_memory(engine: DeviceEn
         beside.submit(engine.sequence([engine.prepare("fresh_pages", engine.region(64))]))
 
 
+def test_what_is_forgotten_is_made_anew(engine: DeviceEngine) -> None:
+    array = engine.empty((3,), "i32")
+    twin = engine.host(array)
+    engine.forget()
+    assert engine.host(array) is not twin
+
+
 def test_a_pool_keeps_what_is_freed_and_the_driver_does_not() -> None:
     device = HostDevice()
     for how, asked in (("fresh", 3), ("pool", 1)):

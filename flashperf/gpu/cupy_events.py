@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,7 @@ class CupyEvents:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self._flush: Any = cupy.empty(_FLUSH_FACTOR * int(properties["l2CacheSize"]), np.uint8)
         self._flags = cupyx.zeros_pinned((2,), np.int32)  # released, gave up
-        options = ("-std=c++17", f"-I{source_folder() / 'cuda'}")
-        code = (source_folder() / "cuda" / "hold.cu").read_text()
-        self._hold = cupy.RawModule(code=code, options=options, backend="nvrtc").get_function("hold")
+        self._hold = _hold_module(cupy).get_function("hold")
         self._nvml = _nvml_handle(cupy.cuda.Device().pci_bus_id)
 
     def hold(self, limit_s: float) -> None:
@@ -108,6 +107,16 @@ class CupyEvents:
             return float(pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_SM))
         except pynvml.NVMLError:
             return None
+
+
+def _hold_module(cupy: Any) -> Any:
+    """hold.cu as it was built beforehand, else by NVRTC."""
+    built = Path(__file__).parent.parent / "_cuda" / "hold.fatbin"
+    if built.exists():
+        return cupy.RawModule(path=str(built))
+    options = ("-std=c++17", f"-I{source_folder() / 'cuda'}")
+    code = (source_folder() / "cuda" / "hold.cu").read_text()
+    return cupy.RawModule(code=code, options=options, backend="nvrtc")
 
 
 def _nvml_handle(pci_bus_id: str) -> Any:

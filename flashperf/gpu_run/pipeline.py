@@ -1,4 +1,4 @@
-"""Stage: the pipeline with the CUDA backend, both presets and each of their levels alone, logits against float64."""
+"""Stage: the pipeline with a GPU's kernels: both presets and each of their levels alone, logits against float64."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from flashperf.errors import UserError
-from flashperf.pipeline.subject import PipelineSubject, WrongLogitsError
+from flashperf.pipeline.subject import PipelineSubject
 from flashperf.pipeline.switches import FLASH_PRESETS, STANDARD
 
 
@@ -23,33 +24,40 @@ def mixtures() -> dict[str, dict[str, str]]:
     return found
 
 
-def main() -> int:
-    """0 if every mixture that CUDA has is right."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--scenario", default="single")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
-    options = parser.parse_args()
-    subject = PipelineSubject(options.model, options.scenario, backend="cuda")
-    rows: list[dict[str, object]] = []
-    wrong = 0
+def check(backend: str, model: str, scenario: str) -> Iterator[dict[str, object]]:
+    """A row per mixture: its SNR in dB, or what is wrong, or why this backend doesn't have it."""
+    subject = PipelineSubject(model, scenario, backend=backend)
     for label, levels in mixtures().items():
         begin = time.perf_counter()
-        row: dict[str, object] = {"mixture": label, "levels": levels}
+        row: dict[str, object] = {"backend": backend, "mixture": label, "levels": levels}
         try:
             row["snr_db"] = subject.check([levels])[0]
             said = f"right, {row['snr_db']:.0f} dB"
-        except WrongLogitsError as error:
-            wrong += 1
-            row["problem"] = said = str(error)
         except (
             UserError
         ) as error:  # a level that this backend doesn't have, or a size that a kernel doesn't take
             row["not_here"] = said = str(error)
+        except RuntimeError as error:  # WrongLogitsError, and what a driver raises
+            row["problem"] = said = f"{type(error).__name__}: {error}".splitlines()[0]
         row["seconds"] = time.perf_counter() - begin
-        rows.append(row)
-        print(f"{label}: {said}", flush=True)
-        options.out.write_text(json.dumps({"model": options.model, "mixtures": rows}, indent=1))
+        print(f"{backend}, {label}: {said}", flush=True)
+        yield row
+
+
+def main() -> int:
+    """0 if every mixture that a backend has is right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--backends", default="cuda", metavar="NAME,...")
+    parser.add_argument("--scenario", default="single")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    options = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    for backend in options.backends.split(","):
+        for row in check(backend, options.model, options.scenario):
+            rows.append(row)
+            options.out.write_text(json.dumps({"model": options.model, "mixtures": rows}, indent=1))
+    wrong = sum("problem" in row for row in rows)
     print(f"{len(rows)} mixtures, {wrong} wrong")
     return int(bool(wrong))
 

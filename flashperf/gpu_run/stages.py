@@ -73,7 +73,9 @@ def _bench(machine: Machine, folder: Path, limit_s: float) -> list[str]:
 
 def _pipeline(machine: Machine, folder: Path, limit_s: float) -> list[str]:
     model = MODEL if machine.gpu else "shape:tiny"
-    return _module("flashperf.gpu_run.pipeline", "--model", model, "--out", str(folder / "pipeline.json"))
+    backends = "cuda,triton" if machine.gpu and "triton" in machine.versions else "cuda"
+    out = str(folder / "pipeline.json")
+    return _module("flashperf.gpu_run.pipeline", "--model", model, "--backends", backends, "--out", out)
 
 
 def _explain(machine: Machine, folder: Path, limit_s: float) -> list[str]:
@@ -86,6 +88,6 @@ STAGES: tuple[Stage, ...] = (
     Stage("contract", "every CUDA and Triton case against float64", 100, ("pytest",), _contract),
     Stage("compare", "our kernels beside torch and a device copy", 60, (), _compare),
     Stage("bench", "isolated benches", 70, ("pytest", "pytest_benchmark"), _bench),
-    Stage("pipeline", "every switch of the pipeline against float64", 20, (), _pipeline),
-    Stage("explain", "Standard against Flash on this GPU", 190, (), _explain, times=True),
+    Stage("pipeline", "every switch of the pipeline against float64", 40, (), _pipeline),
+    Stage("explain", "Standard against Flash on this GPU", 170, (), _explain, times=True),
 )

@@ -121,6 +121,10 @@ class DeviceEngine:
         self._weights = HostWeights(device)
         self._twins: dict[int, tuple[Any, np.ndarray]] = {}
 
+    def forget(self) -> None:
+        """Let go of the host's twins and copies: all that was bound before is bound again."""
+        self._twins, self._weights = {}, HostWeights(self.device)
+
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
         return self.device.empty(shape, dtype)
 

@@ -61,6 +61,8 @@ class PipelineSubject:
         for task in self._tasks.values():
             task.close()
         self._tasks = {}
+        if hasattr(self.engine, "forget"):
+            self.engine.forget()
         # A buffer of another size each time moves everything that is allocated after it.
         self._shift = np.empty(4096 * (1 + seed % 61), np.uint8)
         self.weights = WeightStore(self.engine, self.source, self.calibration)
