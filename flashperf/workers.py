@@ -41,6 +41,11 @@ class Worker:
         )
         self._pending = b""
 
+    @property
+    def pid(self) -> int:
+        """The process, as the system numbers it."""
+        return self._process.pid
+
     def send(self, command: str, **arguments: Any) -> None:
         """Send a command without waiting."""
         line = json.dumps({"command": command, "arguments": arguments}).encode() + b"\n"

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from flashperf import cli
-from flashperf.cases import analysis, render, run
+from flashperf.cases import analysis, run
 from flashperf.cases.definition import OpenCase
 from flashperf.cases.guards import Machine
 from flashperf.cases.registry import case_named
 from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress
+from flashperf.report import cases as render
 from flashperf.store import RecordWriter
 from flashperf.workers import WorkerError
 

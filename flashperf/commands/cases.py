@@ -68,9 +68,9 @@ def _shown(record: Path, wanted: set[str], detailed: bool, as_json: bool, markdo
     """Print a record's cases; the exit code."""
     from dataclasses import replace
 
-    from flashperf.cases import render
     from flashperf.cases.analysis import read_report
     from flashperf.commands.scenario import print_parts
+    from flashperf.report import cases as render
 
     report = read_report(record)
     report = replace(report, results=tuple(r for r in report.results if r.case.id in wanted))
