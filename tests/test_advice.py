@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -111,11 +112,14 @@ def test_every_answer_becomes_a_rule() -> None:
     assert (made["one"].thresholds, made["one"].use) == ((212,), ("split", "fused"))
     assert (made["twice"].thresholds, made["twice"].use) == ((10, 520), ("fused", "split", "fused"))
     assert (made["none"].thresholds, made["none"].use) == ((), ("split",))
-    assert (made["unknown"].decided, made["unknown"].use) == (False, ("fused",))
+    assert (made["unknown"].decided, made["unknown"].use) == (True, ("fused",))
+    assert made["unknown"].words == "fused; can't tell from 10 to 1000"
+    assert (made["nothing"].decided, made["nothing"].use) == (False, ("fused",))
     assert made["one"].fixed["op"] == "softmax"
 
 
-FOUND = {"one": ONE, "twice": TWICE, "none": NONE, "unknown": UNKNOWN}
+NOTHING = dataclasses.replace(UNKNOWN, faster="")
+FOUND = {"one": ONE, "twice": TWICE, "none": NONE, "unknown": UNKNOWN, "nothing": NOTHING}
 
 
 def test_every_mechanism_and_every_word_has_a_line() -> None:
@@ -133,14 +137,14 @@ def test_the_command_prints_the_table_and_writes_the_file(
         shares.append(budget_s)
         if words.get("op") == "swiglu":
             raise UserError("not even 3 sizes fit into 5 s")
-        return result_of(UNKNOWN if words.get("op") == "softmax" else ONE)
+        return result_of(NOTHING if words.get("op") == "softmax" else ONE)
 
     monkeypatch.setattr(advise_module, "_one", one)
     assert cli.main(["advise", "fusion", "--budget", "40", "--out", str(tmp_path), "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "split below 190, fused above 240" in " ".join(said.split())
     assert "not measured: not even 3 sizes fit" in " ".join(said.split())
-    assert "can't tell which is faster" in " ".join(said.split())
+    assert "can't tell: fused" in " ".join(said.split())
     assert shares[0] == pytest.approx(10, abs=0.5)
     assert all(len(line) <= 80 for line in said.splitlines() if not line.startswith("wrote"))
     read = flashperf.advice(tmp_path / "advice.json")
@@ -149,7 +153,7 @@ def test_the_command_prints_the_table_and_writes_the_file(
 
 
 def test_nothing_to_say_is_exit_code_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(advise_module, "_one", lambda *_: result_of(UNKNOWN))
+    monkeypatch.setattr(advise_module, "_one", lambda *_: result_of(NOTHING))
     assert cli.main(["advise", "fusion", "--out", str(tmp_path), "--quiet"]) == 3
     assert cli.main(["advise", "--backend", "cuda"]) == 2
     assert "on the cpu backend so far" in capsys.readouterr().err

@@ -102,9 +102,20 @@ def _one(
 
 
 def rule_of(mechanism: Mechanism, words: dict[str, int | str], result: CrossoverResult, backend: str) -> Rule:
-    """The rule that a result gives; where it can't be told, the standard variant everywhere."""
+    """The rule that a result gives.
+
+    Where some sizes are open and one side is faster at all others, that side; where nothing can be told, the
+    standard variant, and ``decided`` is False.
+    """
     subject = subject_of(mechanism.name, sizes=words, backend=backend)
-    parts = result.parts
+    finding, parts = result.finding, result.parts
+    uses, said = tuple(part.use for part in parts), advice_words(result)
+    if not parts and finding.faster and finding.unknown:
+        uses = (result.name(finding.faster),)
+        low, high = finding.unknown
+        said = f"{uses[0]}; can't tell from {low} to {high}"
+    elif not parts:
+        said = f"can't tell: {mechanism.standard}"
     return Rule(
         mechanism=mechanism.name,
         backend=backend,
@@ -115,9 +126,9 @@ def rule_of(mechanism: Mechanism, words: dict[str, int | str], result: Crossover
         low=result.range[0],
         high=result.range[1],
         thresholds=tuple(part.first for part in parts[1:]),
-        use=tuple(part.use for part in parts) or (mechanism.standard,),
-        decided=bool(parts),
-        words=advice_words(result) if parts else result.answer,
+        use=uses or (mechanism.standard,),
+        decided=bool(uses),
+        words=said,
     )
 
 
