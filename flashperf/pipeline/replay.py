@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from flashperf.beside import Span, run_beside
 from flashperf.errors import UserError
 from flashperf.pipeline.engine import Engine, PlannedCall
 
@@ -85,13 +86,12 @@ class Overlapped:
     def timed(self) -> np.ndarray:
         """Run once; nanoseconds of each call. ``copied_ns`` is the second thread's time in copies."""
         durations: list[np.ndarray] = []
-        self.copied_ns = 0
         self._run(lambda run: durations.append(run.timed()))
         return np.concatenate(durations)
 
-    def spans(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def spans(self) -> tuple[list[Span], list[Span]]:
         """Run once; begin and end in monotonic nanoseconds of every segment, and of every segment's copies."""
-        computed: list[tuple[int, int]] = []
+        computed: list[Span] = []
 
         def timed(run: Any) -> None:
             begin = time.perf_counter_ns()
@@ -100,20 +100,7 @@ class Overlapped:
 
         return computed, self._run(timed)
 
-    def _run(self, step: Callable[[Any], None]) -> list[tuple[int, int]]:
-        copied: list[tuple[int, int]] = []
-        pending = False
-        try:
-            for number, (run, _) in enumerate(self._parts):
-                if pending:
-                    self._thread.wait()
-                    copied.append(self._thread.span_ns())
-                    self.copied_ns += copied[-1][1] - copied[-1][0]
-                following = self._parts[number + 1][1] if number + 1 < len(self._parts) else None
-                pending = following is not None
-                if following is not None:
-                    self._thread.submit(following)
-                step(run)
-        finally:
-            self._thread.wait()
-        return copied
+    def _run(self, step: Callable[[Any], None]) -> list[Span]:
+        spans = run_beside(self._thread, self._parts, step)
+        self.copied_ns = sum(end - begin for begin, end in spans)
+        return spans
