@@ -186,7 +186,13 @@ def own_record(name: str, level: float = 1e-3, **change: Any) -> dict[str, Any]:
     samples = (level * np.exp(rng.normal(0, 0.002, 80))).tolist()
     canary = np.exp(rng.normal(-7, 0.002, (8, 16))).tolist()
     parts = {"samples": [10] * 8, "canary": "compute/l1", "canary_version": "1 x", "canary_s": canary}
-    info = {"samples_s": samples, "processes": parts, "environment": KEY, "cache": "warm"} | change
+    info = {
+        "case": name,
+        "samples_s": samples,
+        "processes": parts,
+        "environment": KEY,
+        "cache": "warm",
+    } | change
     return {"fullname": name, "extra_info": info, "stats": {"median": level}}
 
 

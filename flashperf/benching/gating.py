@@ -38,7 +38,7 @@ class GateState:
     measured: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     not_selected: set[str] = field(default_factory=set)
-    thresholds: dict[str, float] = field(default_factory=dict)
+    thresholds: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     _report: GateReport | None = None
@@ -47,7 +47,7 @@ class GateState:
         """A bench was measured; ``threshold``: its own D as text, or empty."""
         self.measured[name] = info
         if threshold:
-            self.thresholds[name] = parse_percent(threshold)
+            self.thresholds[name] = threshold
 
     def sections(self) -> Iterator[tuple[str, list[str]]]:
         """(title, lines) for the terminal."""
@@ -66,8 +66,10 @@ class GateState:
         if not self.baselines:
             return None
         saved = pytest_benchmark_run(self.baselines[-1], "the saved run")
-        ours = {name: bench for name, bench in saved.benches.items() if bench.canary or bench.problem}
-        ours = {n: b for n, b in ours.items() if b.canary or n in self.measured or n in self.failed}
+        mine = {
+            b["fullname"] for b in self.baselines[-1]["benchmarks"] if "case" in (b.get("extra_info") or {})
+        }
+        ours = {name: bench for name, bench in saved.benches.items() if name in mine}
         now = self._now()
         if not ours and not now.benches:
             return None
@@ -75,12 +77,7 @@ class GateState:
         return compare_runs(before, now, options, _Spreads(self._stored()), tuple(self.not_selected))
 
     def _now(self) -> SavedRun:
-        benches = [
-            own_bench(name, info)
-            if "processes" in info
-            else SavedBench(name, problem="measured in one process: an interval needs at least 6")
-            for name, info in self.measured.items()
-        ]
+        benches = [own_bench(name, info) for name, info in self.measured.items() if name not in self.failed]
         benches += [SavedBench(name, problem=why, failed=True) for name, why in self.failed.items()]
         return collect("this run", "flashperf", benches)
 
@@ -102,7 +99,7 @@ class GateState:
 def _label(data: Mapping[str, Any]) -> str:
     commit = (data.get("commit_info") or {}).get("id") or ""
     when = str(data.get("datetime", ""))[:16].replace("T", " ")
-    return f"saved {when}" + (f" at {commit[:10]}" if commit else "")
+    return f"saved {when}" + (f" at {commit[:10]}" if len(commit) >= 40 else "")
 
 
 def finish(state: GateState, config: Any) -> int:
@@ -111,7 +108,7 @@ def finish(state: GateState, config: Any) -> int:
         given = config.getoption("--flashperf-gate")
         options = GateOptions(
             parse_percent(given) if given is not None else DEFAULT_THRESHOLD,
-            state.thresholds,
+            {name: parse_percent(text) for name, text in state.thresholds.items()},
             config.getoption("--flashperf-strict"),
             config.getoption("--flashperf-moderated"),
         )

@@ -116,7 +116,7 @@ def pytest_benchmark_run(data: Mapping[str, Any], label: str) -> SavedRun:
 def _pytest_bench(one: Mapping[str, Any], machine: Mapping[str, Any]) -> SavedBench:
     name = str(one["fullname"])
     info = one.get("extra_info") or {}
-    if "processes" in info:
+    if "case" in info and "samples_s" in info:
         return own_bench(name, info)
     stats = one.get("stats") or {}
     cpu = machine.get("cpu") or {}
@@ -131,9 +131,14 @@ def _pytest_bench(one: Mapping[str, Any], machine: Mapping[str, Any]) -> SavedBe
 
 
 def own_bench(name: str, info: Mapping[str, Any]) -> SavedBench:
-    """A bench as this project saves it: samples and canaries by process, in ``extra_info``."""
-    parts = info["processes"]
+    """A bench as this project saves it: samples and canaries by process, in ``extra_info``.
+
+    Records of one process, and those older than the gate, hold no canaries.
+    """
     key = {**info.get("environment", {}), "cache": info.get("cache", ""), "tool": "flashperf"}
+    parts = info.get("processes")
+    if not parts:
+        return plain_bench(name, [info["samples_s"]], key)
     key |= {"canary": f"{parts['canary']}, version {parts['canary_version']}"}
     samples, start = [], 0
     for count in parts["samples"]:
