@@ -33,6 +33,18 @@ def dot(a, b, total, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def widened(x, FORMAT: tl.constexpr):
+    """x in the type that is multiplied in (f32, bf16, f16), by way of f32; ``i8`` leaves it as it is."""
+    if FORMAT == "bf16":
+        x = x.to(tl.float32).to(tl.bfloat16)
+    elif FORMAT == "f16":
+        x = x.to(tl.float32).to(tl.float16)
+    elif FORMAT == "f32":
+        x = x.to(tl.float32)
+    return x
+
+
+@triton.jit
 def grouped_block(program, blocks_m, blocks_n, GROUP: tl.constexpr):
     """(block row, block column) of a program: GROUP block rows side by side, so that programs in flight share operands
 

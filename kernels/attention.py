@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from flashperf.kernels import _launch
-from flashperf.kernels._elementwise import LONGEST_ROW, row_blocks
+from flashperf.kernels._attention_scores import pass_launch, scores_launch, values_launch
 from flashperf.kernels._launch import Launch, TritonCall, block_of, ceil_div
 from flashperf.kernels._products import dot
 from flashperf.records import Arrays, Case
@@ -30,17 +30,20 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def key_range(slot, position, rows, m, slots, t, window, MASKED: tl.constexpr):
-    """For each row its slot (-1 if it isn't valid), and its first and last-but-one key."""
+    """For each row its slot (-1 if it isn't valid), its first key and the one after its last.
+
+    With MASKED ``position`` is one number, how many keys are in use: every row sees those.
+    """
     inside = rows < m
     own = tl.load(slot + rows, mask=inside, other=-1)
-    last = tl.load(position + rows, mask=inside, other=-1)
-    valid = (own >= 0) & (own < slots) & (last >= 0)
-    first = tl.zeros_like(last)
-    end = tl.minimum(last + 1, t)
     if MASKED:
-        end = tl.zeros_like(last) + t
+        last = tl.zeros_like(own) + tl.load(position) - 1
+        first = tl.zeros_like(own)
     else:
+        last = tl.load(position + rows, mask=inside, other=-1)
         first = tl.where(window > 0, tl.maximum(last + 1 - window, 0), 0)
+    end = tl.minimum(last + 1, t)
+    valid = (own >= 0) & (own < slots) & (last >= 0)
     return tl.where(valid, own, -1), tl.where(valid, first, t), tl.where(valid, end, 0)
 
 
@@ -101,83 +104,11 @@ def online(
     tl.store(y + q_at, result.to(y.dtype.element_ty), mask=(rows[:, None] < m) & in_head[None, :])
 
 
-@triton.jit
-def all_scores(
-    q, k, slot, position, scores, m, heads, slots, t, scale,
-    E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_T: tl.constexpr,
-):  # fmt: skip
-    """The module's arrays -> scores[heads,m,t] f32, of every key of a row's slot."""
-    head = tl.program_id(2)
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    keys = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    column = tl.arange(0, BLOCK_E)
-    in_head = column < E
-    own, _, _ = key_range(slot, position, rows, m, slots, t, 0, True)
-    q_at = (rows[:, None].to(tl.int64) * heads + head) * E + column[None, :]
-    queries = tl.load(q + q_at, mask=(rows[:, None] < m) & in_head[None, :], other=0.0)
-    total = tl.zeros((BLOCK_M, BLOCK_T), tl.float32)
-    zeros = tl.zeros((BLOCK_M, BLOCK_T), tl.float32)
-    for s in range(tl.maximum(tl.min(tl.where(own < 0, slots, own), 0), 0), tl.max(own, 0) + 1):
-        at = ((s * heads + head).to(tl.int64) * t + keys)[:, None] * E + column[None, :]
-        block = tl.load(k + at, mask=(keys < t)[:, None] & in_head[None, :], other=0.0)
-        total = tl.where(own[:, None] == s, dot(queries, tl.trans(block), zeros, "ieee"), total)
-    at = (head.to(tl.int64) * m + rows[:, None]) * t + keys[None, :]
-    tl.store(scores + at, total * scale, mask=(rows[:, None] < m) & (keys[None, :] < t))
-
-
-@triton.jit
-def add_mask(scores, mask, m, t, BLOCK: tl.constexpr):
-    """scores[heads,m,t] += mask[m,t]"""
-    line = tl.program_id(0).to(tl.int64)
-    key = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = key < t
-    value = tl.load(scores + line * t + key, mask=inside, other=0.0)
-    value += tl.load(mask + line % m * t + key, mask=inside, other=0.0)
-    tl.store(scores + line * t + key, value, mask=inside)
-
-
-@triton.jit
-def normalise(scores, t, BLOCK: tl.constexpr):
-    """scores[rows,t] -> the softmax of each row, in place; a row that sees nothing becomes zeros."""
-    row = tl.program_id(0).to(tl.int64)
-    key = tl.arange(0, BLOCK)
-    inside = key < t
-    value = tl.load(scores + row * t + key, mask=inside, other=float("-inf"))
-    peak = tl.max(value, 0)
-    weight = tl.exp(value - tl.where(peak == float("-inf"), 0.0, peak))
-    total = tl.sum(weight, 0)
-    tl.store(scores + row * t + key, weight / tl.where(total > 0.0, total, 1.0), mask=inside)
-
-
-@triton.jit
-def weigh_values(
-    scores, v, slot, position, y, m, heads, slots, t,
-    E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_T: tl.constexpr,
-):  # fmt: skip
-    """scores[heads,m,t] f32, v -> y[m,heads,e]"""
-    head = tl.program_id(1)
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tl.arange(0, BLOCK_E)
-    key = tl.arange(0, BLOCK_T)
-    in_head = column < E
-    own, _, _ = key_range(slot, position, rows, m, slots, t, 0, True)
-    total = tl.zeros((BLOCK_M, BLOCK_E), tl.float32)
-    for s in range(tl.maximum(tl.min(tl.where(own < 0, slots, own), 0), 0), tl.max(own, 0) + 1):
-        for start in range(0, t, BLOCK_T):
-            keys = start + key
-            in_keys = keys < t
-            line = (head.to(tl.int64) * m + rows[:, None]) * t + keys[None, :]
-            weights = tl.load(scores + line, mask=(own[:, None] == s) & in_keys[None, :], other=0.0)
-            at = ((s * heads + head).to(tl.int64) * t + keys)[:, None] * E + column[None, :]
-            values = tl.load(v + at, mask=in_keys[:, None] & in_head[None, :], other=0.0)
-            total = dot(weights.to(values.dtype), values, total, "ieee")
-    y_at = (rows[:, None].to(tl.int64) * heads + head) * E + column[None, :]
-    tl.store(y + y_at, total.to(y.dtype.element_ty), mask=(rows[:, None] < m) & in_head[None, :])
-
-
-def _blocks(q: torch.Tensor, masked: bool = False) -> dict[str, int]:
+def blocks_of(q: torch.Tensor, masked: bool = False) -> dict[str, int]:
     """Rows, keys, warps: what a program's scores, weights and sums take of its registers."""
     m, _, e = q.shape
+    if e > MAX_HEAD_SIZE:
+        raise ValueError(f"attention in Triton takes head sizes up to {MAX_HEAD_SIZE}, not {e}")
     wide = q.dtype == torch.float32
     rows = 16 if m <= 16 else 32 if wide else 64 if m <= 64 else 128
     return {
@@ -193,26 +124,30 @@ def launches(variant: str, arrays: Mapping[str, Any], *, scale: float, window: i
     order of the keys in it. Raises ValueError for heads larger than MAX_HEAD_SIZE.
     """
     q, k, v, slot, position, y = (arrays[name] for name in ("q", "k", "v", "slot", "position", "y"))
-    (m, heads, e), slots, t = q.shape, k.shape[0], k.shape[2]
-    if e > MAX_HEAD_SIZE:
-        raise ValueError(f"attention in Triton takes head sizes up to {MAX_HEAD_SIZE}, not {e}")
-    meta = _blocks(q, variant == "window_as_mask")
-    blocks_m, blocks_t = ceil_div(m, meta["BLOCK_M"]), ceil_div(t, meta["BLOCK_T"])
+    meta = blocks_of(q, variant == "window_as_mask")
+    if variant == "window_as_mask":
+        return [online_launch((q, k, v, slot, arrays["extent"], y), meta, scale, mask=arrays["mask"])]
     if variant != "materialised":
-        masked = variant == "window_as_mask"
-        mask, limit = arrays["mask"] if masked else q, window if variant == "window" else 0
-        args = (q, k, v, slot, position, mask, y, m, heads, slots, t, limit, scale)
-        return [Launch(online, (blocks_m, heads), args, meta | {"MASKED": masked})]
-    scores, mask, rows = arrays["scores"], arrays["mask"], m * heads
-    if t > LONGEST_ROW:
-        raise ValueError(f"the softmax over {t} scores doesn't fit one program: at most {LONGEST_ROW}")
-    block, sizes = min(1024, block_of(t, 16)), (m, heads, slots, t)
+        limit = window if variant == "window" else 0
+        return [online_launch((q, k, v, slot, position, y), meta, scale, window=limit)]
+    scores, mask, extent = arrays["scores"], arrays["mask"], arrays["extent"]
     return [
-        Launch(all_scores, (blocks_m, blocks_t, heads), (q, k, slot, position, scores, *sizes, scale), meta),
-        Launch(add_mask, (rows, ceil_div(t, block)), (scores, mask, m, t), {"BLOCK": block, "num_warps": 4}),
-        Launch(normalise, (rows,), (scores, t), row_blocks(t)),
-        Launch(weigh_values, (blocks_m, heads), (scores, v, slot, position, y, *sizes), meta),
-    ]  # fmt: skip
+        scores_launch((q, k, slot, extent, scores), meta, scale),
+        pass_launch("add_mask", (scores, mask, extent)),
+        pass_launch("softmax", (scores, extent)),
+        values_launch((scores, v, slot, extent, y), meta),
+    ]
+
+
+def online_launch(
+    arrays: tuple[Any, ...], blocks: dict[str, int], scale: float, window: int = 0, mask: Any = None
+) -> Launch:
+    """q, k, v, slot, position -> y; with a mask, extent in the place of position."""
+    q, k, v, slot, position, y = arrays
+    (m, heads, _), slots, t = q.shape, k.shape[0], k.shape[2]
+    masked = mask is not None
+    args = (q, k, v, slot, position, mask if masked else q, y, m, heads, slots, t, window, scale)
+    return Launch(online, (ceil_div(m, blocks["BLOCK_M"]), heads), args, blocks | {"MASKED": masked})
 
 
 def causal_window_mask(position: np.ndarray, t: int, window: int) -> np.ndarray:
@@ -239,7 +174,7 @@ def bind_triton(case: Case, inputs: Arrays, outputs: Arrays) -> TritonCall:
     window, scale = case["window"], float(inputs["q"].shape[2]) ** -0.5
     return _launch.bind(
         lambda arrays: launches(case.variant, arrays, scale=scale, window=window),
-        {name: inputs[name] for name in ("q", "k", "v", "slot", "position")},
+        {name: inputs[name] for name in ("q", "k", "v", "slot", "position", "extent")},
         outputs,
         scratch(case.variant, inputs, window),
     )

@@ -123,7 +123,7 @@ def add_parts(parts, y, n, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y + at, total.to(y.dtype.element_ty), mask=inside)
 
 
-def _gate_up(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, hidden: torch.Tensor) -> Launch:
+def gate_up_launch(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, hidden: torch.Tensor) -> Launch:
     (m, d), f = x.shape, gate.shape[1]
     wide = x.dtype == torch.float32
     meta = {
@@ -134,7 +134,7 @@ def _gate_up(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, hidden: torc
     return Launch(gate_up, grid, (x, gate, up, hidden, m, f, d), meta)
 
 
-def _over(a: Mapping[str, torch.Tensor]) -> Launch:
+def over_launch(a: Mapping[str, torch.Tensor]) -> Launch:
     x, y = a["x"], a["y"]
     (m, d), f = x.shape, a["gate"].shape[1]
     if d > WIDEST_TRITON_ROW:
@@ -167,13 +167,13 @@ def launches(variant: str, arrays: Mapping[str, torch.Tensor]) -> Sequence[Launc
     """The launches on x[m,d], gate[d,f], up[d,f], down[f,d] -> y[m,d]: split 5, fused 2, over 1, split_k 3."""
     x, gate, up, down, y = (arrays[name] for name in ("x", "gate", "up", "down", "y"))
     if variant == "over":
-        return [_over(arrays)]
+        return [over_launch(arrays)]
     hidden = arrays["hidden"]
     if variant == "split_k":
-        return [_gate_up(x, gate, up, hidden), *_split_down(arrays)]
+        return [gate_up_launch(x, gate, up, hidden), *_split_down(arrays)]
     last = product(hidden, down, y)
     if variant == "fused":
-        return [_gate_up(x, gate, up, hidden), last]
+        return [gate_up_launch(x, gate, up, hidden), last]
     gated, upped, activated = (arrays[name] for name in ("gated", "upped", "activated"))
     return [
         product(x, gate, gated),

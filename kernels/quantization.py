@@ -16,8 +16,8 @@ import triton.language as tl
 
 from flashperf.kernels import _launch
 from flashperf.kernels._elementwise import LONGEST_ROW, row_blocks
-from flashperf.kernels._launch import Launch, TritonCall, ceil_div
-from flashperf.kernels._products import BLOCKS, ROW_BLOCKS, dot, grouped_block, product
+from flashperf.kernels._launch import Launch, TritonCall, block_of, ceil_div
+from flashperf.kernels._products import BLOCKS, ROW_BLOCKS, dot, grouped_block, product, widened
 from flashperf.mechanisms.quantization import quantize_columns, static_scale
 from flashperf.records import Arrays, Case
 
@@ -75,11 +75,12 @@ def dequantize(total, x_scale, w_scale, y, n, BLOCK: tl.constexpr):
 def scaled_product(
     x, w, x_scale, w_scale, y, m, n, k, w_row, w_column,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-    WEIGHT_ONLY: tl.constexpr,
+    FORMAT: tl.constexpr,
 ):  # fmt: skip
     """x[m,k], w[k,n] int8 with strides (w_row, w_column), w_scale[n] -> y[m,n] = x w w_scale.
 
-    x is int8 with x_scale[m]; with WEIGHT_ONLY it is a float, rounded to bf16, and x_scale isn't read.
+    FORMAT i8: x is int8 with x_scale[m]. Else x is a float, x_scale isn't read, and FORMAT is the type that both are
+    multiplied in.
     """
     block_m, block_n = grouped_block(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), GROUP)
     rows = block_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -89,57 +90,84 @@ def scaled_product(
     w_at = w + depth[:, None].to(tl.int64) * w_row + columns[None, :].to(tl.int64) * w_column
     in_rows = rows < m
     in_columns = columns < n
-    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32 if WEIGHT_ONLY else tl.int32)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.int32 if FORMAT == "i8" else tl.float32)
     for done in range(0, k, BLOCK_K):
         a = tl.load(x_at, mask=in_rows[:, None] & (depth[None, :] < k - done), other=0.0)
         b = tl.load(w_at, mask=(depth[:, None] < k - done) & in_columns[None, :], other=0.0)
-        if WEIGHT_ONLY:
-            total = dot(a.to(tl.bfloat16), b.to(tl.float32).to(tl.bfloat16), total, "ieee")
-        else:
-            total = dot(a, b, total, "ieee")
+        total = dot(widened(a, FORMAT), widened(b, FORMAT), total, "ieee")
         x_at += BLOCK_K
         w_at += BLOCK_K * w_row
     value = total.to(tl.float32) * tl.load(w_scale + columns, mask=in_columns, other=0.0)[None, :]
-    if not WEIGHT_ONLY:
+    if FORMAT == "i8":
         value = value * tl.load(x_scale + rows, mask=in_rows, other=0.0)[:, None]
     y_at = y + rows[:, None].to(tl.int64) * n + columns[None, :]
     tl.store(y_at, value.to(y.dtype.element_ty), mask=in_rows[:, None] & in_columns[None, :])
 
 
-def _scaled(x: torch.Tensor, arrays: Mapping[str, torch.Tensor], weight_only: bool = False) -> Launch:
-    w, y = arrays["w"], arrays["y"]
+def scaled_launch(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    scales: tuple[torch.Tensor, torch.Tensor],
+    y: torch.Tensor,
+    form: str = "i8",
+) -> Launch:
+    """x[m,k] times INT8 w[k,n] (which may be a transposed view), by scales of x (any, unless i8) and w."""
     (m, k), n = x.shape, w.shape[1]
     few = m <= 16
-    meta = (_MIXED_ROWS if few else _MIXED_BLOCKS) if weight_only else (_ROWS if few else _BLOCKS)
-    x_scale = arrays["w_scale" if weight_only else "x_scale"]
-    args = (x, w, x_scale, arrays["w_scale"], y, m, n, k, w.stride(0), w.stride(1))
+    meta = (_ROWS if few else _BLOCKS) if form == "i8" else (_MIXED_ROWS if few else _MIXED_BLOCKS)
+    args = (x, w, *scales, y, m, n, k, w.stride(0), w.stride(1))
     grid = (ceil_div(m, meta["BLOCK_M"]) * ceil_div(n, meta["BLOCK_N"]),)
-    return Launch(scaled_product, grid, args, meta | {"WEIGHT_ONLY": weight_only})
+    return Launch(scaled_product, grid, args, meta | {"FORMAT": form})
+
+
+def rows_launch(x: torch.Tensor, q: torch.Tensor, x_scale: torch.Tensor) -> Launch:
+    """Each row of x rounded by its own scale. Raises ValueError for rows that one program can't keep."""
+    m, k = x.shape
+    if k > LONGEST_ROW:
+        raise ValueError(f"one program keeps a row of x: at most {LONGEST_ROW} columns, not {k}")
+    return Launch(quantize_rows, (m,), (x, q, x_scale, k), row_blocks(k))
+
+
+def known_launch(x: torch.Tensor, q: torch.Tensor, scale: float) -> Launch:
+    """All of x rounded by one scale."""
+    n = x.numel()
+    return Launch(quantize_known, (ceil_div(n, 1024),), (x, q, n, scale), {"BLOCK": 1024, "num_warps": 4})
+
+
+def dequantize_launch(
+    total: torch.Tensor, x_scale: torch.Tensor, w_scale: torch.Tensor, y: torch.Tensor
+) -> Launch:
+    """int32 sums [m,n] times both scales."""
+    m, n = total.shape
+    block = min(1024, block_of(n, 16))
+    meta = {"BLOCK": block, "num_warps": 4}
+    return Launch(dequantize, (m, ceil_div(n, block)), (total, x_scale, w_scale, y, n), meta)
+
+
+def int8_blocks(m: int) -> dict[str, int]:
+    """Block shape, warps and stages of an INT8 product of m rows."""
+    return _ROWS if m <= 16 else _BLOCKS
 
 
 def launches(variant: str, arrays: Mapping[str, torch.Tensor], known_scale: float = 1.0) -> Sequence[Launch]:
     """The launches on x[m,k], w (int8, lying transposed), w_scale -> y; q, x_scale and total lie between them."""
-    x, y = arrays["x"], arrays["y"]
+    x, w, y = arrays["x"], arrays["w"], arrays["y"]
     if variant == "f32":
-        return [product(x, arrays["w"], y)]
+        return [product(x, w, y)]
+    w_scale = arrays["w_scale"]
     if variant == "weight_only":
-        return [_scaled(x, arrays, weight_only=True)]
-    q, x_scale, (m, k) = arrays["q"], arrays["x_scale"], x.shape
-    if k > LONGEST_ROW:
-        raise ValueError(f"one program keeps a row of x: at most {LONGEST_ROW} columns, not {k}")
+        return [scaled_launch(x, w, (w_scale, w_scale), y, "bf16")]
+    q, x_scale = arrays["q"], arrays["x_scale"]
+    fused = scaled_launch(q, w, (x_scale, w_scale), y)
     if variant == "int8_static":
-        meta = {"BLOCK": 1024, "num_warps": 4}
-        known = Launch(quantize_known, (ceil_div(m * k, 1024),), (x, q, m * k, known_scale), meta)
-        return [known, _scaled(q, arrays)]
-    quantize = Launch(quantize_rows, (m,), (x, q, x_scale, k), row_blocks(k))
+        return [known_launch(x, q, known_scale), fused]
     if variant == "int8_dynamic_fused":
-        return [quantize, _scaled(q, arrays)]
-    total, n = arrays["total"], y.shape[1]
-    args = (total, x_scale, arrays["w_scale"], y, n)
+        return [rows_launch(x, q, x_scale), fused]
+    total = arrays["total"]
     return [
-        quantize,
-        product(q, arrays["w"], total, blocks=_ROWS if m <= 16 else _BLOCKS),
-        Launch(dequantize, (m, ceil_div(n, 1024)), args, {"BLOCK": 1024, "num_warps": 4}),
+        rows_launch(x, q, x_scale),
+        product(q, w, total, blocks=int8_blocks(x.shape[0])),
+        dequantize_launch(total, x_scale, w_scale, y),
     ]
 
 

@@ -134,7 +134,7 @@ PRODUCTS = {
     ("attention/online/triton/f32/", "online"): "f32",
     ("attention/window/", "online"): "bf16",
     ("attention/window_as_mask/", "online"): "bf16",
-    ("attention/materialised/", "all_scores"): "bf16",
+    ("attention/materialised/", "write_scores"): "bf16",
     ("attention/materialised/", "weigh_values"): "bf16",
     ("quantization/f32/", "matmul"): "f32",
     ("quantization/int8_dynamic/", "matmul"): "int8",

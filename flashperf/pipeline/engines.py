@@ -12,6 +12,7 @@ from flashperf.suggest import unknown_name
 ENGINES: dict[str, str] = {
     "cpu": "flashperf.pipeline.engine:CpuEngine",
     "cuda": "flashperf.pipeline.cuda_engine:CudaEngine",
+    "triton": "flashperf.pipeline.triton_engine:TritonEngine",
 }
 
 
