@@ -88,6 +88,13 @@ def test_without_time_a_stage_is_not_begun(tmp_path: Path) -> None:
     assert run.results[0].tail == ("no time left",)
 
 
+def test_a_stage_of_times_alone_is_left_out_without_a_gpu(tmp_path: Path) -> None:
+    timing = dataclasses.replace(stage("timing", "raise SystemExit(1)"), times=True)
+    run = Run(NO_GPU, tmp_path, 100)
+    assert run.all([timing]) == 0
+    assert run.results[0].tail == ("it measures times, and there is no GPU",)
+
+
 def test_every_stage_has_a_command_with_and_without_a_gpu(tmp_path: Path) -> None:
     for found in STAGES:
         for here in (NO_GPU, FAKE_GPU):
