@@ -34,8 +34,9 @@ Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Wall time, from 
 Scenario = Annotated[
     str | None,
     typer.Option(
-        metavar="single|batch|batch:N|serve",
-        help="One task, eight (or N) of varied length, or requests that arrive over time [default: single].",
+        metavar="NAME",
+        help="single (one task), batch or batch:N (eight or N of varied length), serve (requests that arrive over "
+        "time), long (1024 tokens), ragged (64 of 8 to 2048) [default: single].",
     ),
 ]
 Flash = Annotated[
@@ -92,7 +93,11 @@ def explain(
     if gpu is not None:
         from flashperf.commands.forecast import forecast
 
-        own = {"MODULE:FACTORY": target, "replay": str(replay) if replay else None, "out": str(out) if out else None}
+        own = {
+            "MODULE:FACTORY": target,
+            "replay": str(replay) if replay else None,
+            "out": str(out) if out else None,
+        }
         _refuse("--gpu predicts the built-in model and writes no files", own)
         return forecast(gpu, given, seed, as_json)
     if replay is not None:
