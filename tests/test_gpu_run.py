@@ -11,18 +11,16 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from flashperf.backends import available
-from flashperf.gpu_run import build, comparisons, machine, runner, stages
-from flashperf.gpu_run.comparisons import PAIRS, Pair, Row, compare
+from flashperf.gpu_run import build, machine, runner, stages
+from flashperf.gpu_run.comparisons import Row
 from flashperf.gpu_run.machine import Machine, architecture
 from flashperf.gpu_run.pipeline import mixtures
 from flashperf.gpu_run.runner import FAILED, PASSED, SKIPPED, TIMED_OUT, Run, limit_of, run_limited
 from flashperf.gpu_run.stages import STAGES, Stage
 from flashperf.gpu_run.summary import write_summary
-from flashperf.records import Case
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_GPU = Machine("", "no driver", "", {}, {"python": "3.12", "pytest": "9"}, ("cupy-cuda13x",), "")
@@ -136,51 +134,6 @@ def test_a_compiler_that_refuses_a_file_fails_the_build(monkeypatch: pytest.Monk
     monkeypatch.setattr(build.shutil, "which", lambda name: None)
     assert build.build_cuda("sm_90a")
     assert "NVRTC" in capsys.readouterr().out
-
-
-def test_pairs_name_cases_that_exist_and_baselines_that_are_known() -> None:
-    assert {(p.baseline, p.aim) for p in PAIRS if p.aim} == {
-        ("matmul_bf16", 0.4),
-        ("matmul_f32", 0.65),
-        ("sdpa", 0.3),
-        ("copy", 0.9),
-    }
-    for pair in PAIRS:
-        assert pair.baseline in comparisons.BASELINES
-        for text in (pair.case, pair.tiny):
-            case = Case.parse(text)
-            found = comparisons.registry.mechanism(case.mechanism)
-            assert case.backend in found.variants[case.variant]
-            assert case.dtype in found.dtypes
-
-
-def test_a_pair_that_breaks_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("an illegal memory access was encountered\nmore")
-
-    monkeypatch.setattr(comparisons, "load_problem", broken)
-    row = compare(PAIRS[0], tiny=True, budget_s=1.0)
-    assert row.problem == "RuntimeError: an illegal memory access was encountered"
-    assert row.share is None
-
-
-def test_a_baseline_that_computes_something_else_is_found() -> None:
-    reference = np.ones((3, 3))
-    comparisons._check_baseline(reference * 1.001, reference)
-    with pytest.raises(comparisons.UserError, match="the baseline is off by"):
-        comparisons._check_baseline(reference * 1.5, reference)
-
-
-@pytest.mark.skipif(not available("cuda"), reason="there is a GPU: it would be timed")
-def test_nothing_is_timed_without_a_gpu() -> None:
-    pair = Pair("launch/whole/cuda/f32/n=1-chunks=4", "copy", 0.9, "launch/whole/cuda/f32/n=1-chunks=4")
-    assert (
-        "no device to time" in compare_full(pair).problem or "no NVIDIA driver" in compare_full(pair).problem
-    )
-
-
-def compare_full(pair: Pair) -> Row:
-    return compare(pair, tiny=False, budget_s=1.0)
 
 
 def test_the_summary_shows_shares_aims_and_problems(tmp_path: Path) -> None:

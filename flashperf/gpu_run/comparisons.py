@@ -116,7 +116,7 @@ def compare(pair: Pair, tiny: bool, budget_s: float) -> Row:
         call()
         problem.check(call, inputs, outputs)
         if not tiny:
-            _time(row, problem, baseline, call, outputs, budget_s)
+            _time(row, problem, baseline, call, budget_s)
     except UserError as error:
         row.problem = str(error).splitlines()[0]
     except Exception as error:  # a kernel or library that breaks is one row, not the end of the table
@@ -124,9 +124,7 @@ def compare(pair: Pair, tiny: bool, budget_s: float) -> Row:
     return row
 
 
-def _time(
-    row: Row, problem: Problem, baseline: Baseline, call: Any, outputs: dict[str, np.ndarray], budget_s: float
-) -> None:
+def _time(row: Row, problem: Problem, baseline: Baseline, call: Callable[[], None], budget_s: float) -> None:
     other = baseline.build(problem)
     other_call = other.call
     if other.result is not None:
