@@ -17,6 +17,8 @@ _TERA, _MIB = 1e12, 1 << 20
 #: What launching one kernel from an idle stream takes at least, end to end, as an assumption: 2 to 5 µs are commonly
 #: measured for an empty kernel from C++ on these GPUs, and enqueued launches follow each other at about this pace.
 LAUNCH_S = 2.5e-6
+#: The same for a kernel inside a CUDA graph: an assumption too; 1 to 2 µs are commonly measured between small nodes.
+GRAPH_LAUNCH_S = 1.5e-6
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Gpu:
 
     architecture: what nvcc compiles for it; sms: streaming multiprocessors; l2_bytes: of the whole GPU
     peaks: unit -> operations per second: ``f32`` (FMA units, FFMA), ``tf32``, ``f16`` (bf16 alike) and ``i8``
-        (Tensor Cores); source: where the figures are printed
+        (Tensor Cores); link_bytes_per_s: PCIe, one direction; source: where the figures are printed
     """
 
     name: str
@@ -36,6 +38,7 @@ class Gpu:
     bytes_per_s: float
     peaks: Mapping[str, float]
     source: str
+    link_bytes_per_s: float = 32e9  # PCIe 4.0 x16
 
 
 def _peaks(f32: float, tf32: float, f16: float, i8: float) -> dict[str, float]:
@@ -43,6 +46,7 @@ def _peaks(f32: float, tf32: float, f16: float, i8: float) -> dict[str, float]:
 
 
 _HOPPER = "NVIDIA H100 Tensor Core GPU Architecture white paper, appendix A (H100 SXM5)"
+_PCIE_5_BYTES_PER_S = 64e9
 _ADA = "NVIDIA Ada GPU Architecture white paper, appendix A"
 
 GPUS: dict[str, Gpu] = {
@@ -67,6 +71,7 @@ GPUS: dict[str, Gpu] = {
             3.35e12,
             _peaks(66.9, 494.7, 989.4, 1978.9),
             _HOPPER,
+            _PCIE_5_BYTES_PER_S,
         ),
         Gpu(
             "h200",
@@ -77,6 +82,7 @@ GPUS: dict[str, Gpu] = {
             4.8e12,
             _peaks(66.9, 494.7, 989.4, 1978.9),
             f"NVIDIA H200 Tensor Core GPU data sheet (memory); same chip as {_HOPPER}",
+            _PCIE_5_BYTES_PER_S,
         ),
         Gpu(
             "b200",
@@ -88,6 +94,7 @@ GPUS: dict[str, Gpu] = {
             _peaks(80, 1100, 2250, 4500),
             "NVIDIA Blackwell Architecture technical brief (HGX B200, per GPU); SMs and L2 are what "
             "cudaGetDeviceProperties is reported to return: the brief has neither",
+            _PCIE_5_BYTES_PER_S,
         ),
         Gpu(
             "l4",

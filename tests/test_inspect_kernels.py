@@ -16,7 +16,7 @@ from flashperf.errors import UserError
 from flashperf.gpus import GPUS, LAUNCH_S, gpu
 from flashperf.machine_code import ARCHITECTURES, LIMITS, KernelCode, compile_kernels, toolchain, why_not
 from flashperf.predict.expectations import EXPECTATIONS, expected_of, failures
-from flashperf.predict.inspection import Inspected, cuda_mechanisms, inspect
+from flashperf.predict.inspection import Inspected, cuda_files, inspect
 from flashperf.predict.launches import largest, launches
 from flashperf.predict.roofs import predict, predict_case, unit_of
 from flashperf.records import Cost
@@ -41,7 +41,7 @@ def code(name: str, **opcodes: int) -> KernelCode:
 
 @needs_tools
 @pytest.mark.parametrize("architecture", EACH_ARCHITECTURE)
-@pytest.mark.parametrize("mechanism", cuda_mechanisms())
+@pytest.mark.parametrize("mechanism", cuda_files())
 def test_kernels_hold_what_they_must(mechanism: str, architecture: str) -> None:
     wrong = [
         f"{one.code.name}: {what}"
@@ -53,7 +53,7 @@ def test_kernels_hold_what_they_must(mechanism: str, architecture: str) -> None:
 
 @needs_tools
 def test_no_row_of_the_table_is_about_nothing() -> None:
-    kernels = [(name, kernel) for name in cuda_mechanisms() for kernel in inspected(name, "sm_90a")]
+    kernels = [(name, kernel) for name in cuda_files() for kernel in inspected(name, "sm_90a")]
     dead = [
         row for row in EXPECTATIONS if not any(row.applies(*one, row.architectures[0]) for one in kernels)
     ]
@@ -63,7 +63,7 @@ def test_no_row_of_the_table_is_about_nothing() -> None:
 @needs_tools
 def test_products_have_rows_and_other_kernels_may_have_none() -> None:
     """A kernel that multiplies matrices says on which unit: what it is must not change unseen."""
-    for name in cuda_mechanisms():
+    for name in cuda_files():
         for kernel, one in inspected(name, "sm_90a").items():
             if one.code.tensor_core or one.code.count("FFMA") >= 64:
                 assert expected_of(name, kernel, "sm_90a"), f"{name}: {kernel}"
@@ -205,7 +205,7 @@ def test_what_is_not_as_expected_fails_the_command(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nope"], "valid are attention"),
+        (["nope"], "unknown mechanism or CUDA file 'nope'"),
         (["checkpoint"], "no CUDA kernels"),
         (["cache", "--arch", "sm_91"], "valid are sm_100, sm_80, sm_89, sm_90a"),
     ],

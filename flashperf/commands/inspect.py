@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from flashperf.predict.inspection import Inspected
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="MECHANISM", help="Whose kernels [default: all].", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="MECHANISM", help="Whose kernels, or a file of csrc/cuda [default: all].", show_default=False
+    ),
 ]
 Architecture = Annotated[
     str, typer.Option("--arch", metavar="sm_80|sm_89|sm_90a|sm_100", help="What nvcc compiles for.")
@@ -30,10 +33,11 @@ def inspect(mechanism: Name = None, arch: Architecture = "sm_90a", as_json: Json
     classes, against a table of what each kernel must hold; for one mechanism also the bounds that roofs give its
     variants on named GPUs. Exit code 1 if a kernel is not as expected.
     """
-    from flashperf.predict.inspection import cuda_mechanisms
+    from flashperf import registry
+    from flashperf.predict.inspection import chosen_files
     from flashperf.predict.inspection import inspect as inspect_kernels
 
-    names = cuda_mechanisms(mechanism)
+    names = chosen_files(mechanism)
     found = inspect_kernels(names, arch)
     if as_json:
         print(json.dumps([as_record(one) for rows in found.values() for one in rows], indent=1))
@@ -44,7 +48,7 @@ def inspect(mechanism: Name = None, arch: Architecture = "sm_90a", as_json: Json
         console = console_for(sys.stdout)
         for name, rows in found.items():
             print_kernels(name, arch, rows, console)
-        if mechanism is not None:
+        if mechanism is not None and mechanism in registry.names():
             print_bounds(mechanism, found[mechanism], console)
     return EXIT_FAILED if any(one.failures for rows in found.values() for one in rows) else 0
 

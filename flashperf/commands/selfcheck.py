@@ -99,6 +99,27 @@ def unused(path: Path) -> Path:
     return next(one for one in taken if not one.exists())
 
 
+def prediction(
+    scenario: Annotated[str, typer.Option(metavar="NAME", help="As of explain.")] = "single",
+    flash: Annotated[str, typer.Option(metavar="a|b|k=v,...", help="The Flash variant.")] = "a",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Predict this CPU; compare with what it does.
+
+    The method that predicts GPUs that are not here (explain --gpu), with this machine's measured roofs, beside
+    measured times: its error is how far it may be trusted. Measures the roofs first, if that was not done yet.
+    """
+    from flashperf.forecast.accuracy import check_accuracy, lines
+    from flashperf.roofs import roofs_for
+
+    with open_progress(quiet) as progress:
+        roofs, path, _ = roofs_for(progress)
+        progress.phase("selfcheck", "the pipeline, predicted and measured")
+        found = check_accuracy(roofs, path.name, scenario=scenario, flash=flash)
+    print("\n".join(lines(found)))
+    return EXIT_OK
+
+
 def _result(report: object) -> tuple[list[str], bool]:
     return report.lines(), report.passed  # type: ignore[attr-defined]
 

@@ -39,7 +39,8 @@ def explain_pipeline(
 
     why_not = backend_of(backend).why_not() or ("" if backend in ENGINES else "it has no pipeline")
     if why_not:
-        raise UserError(f"nothing can be measured on the {backend} backend here: {why_not}")
+        hint = " (--gpu h100 gives a prediction for one)" if backend == "cuda" else ""
+        raise UserError(f"nothing can be measured on the {backend} backend here: {why_not}{hint}")
     phases = PipelinePhases(
         scenario,
         model,

@@ -96,6 +96,17 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     Expectation("pinning", r"static_partition", "no queue", (), ("ATOM",)),
     Expectation("batching", r"multiply_rows\w*", _FMA, ("FFMA",), TENSOR_CORE),
     Expectation("batching", "multiply_rows", _PIPELINE, ("LDGSTS.128", "STG.128"), ("LDG.128",)),
+    # the pipeline's own: few rows stream the weight once, more go through the kernels above
+    Expectation("pipeline_products", r"few_(swiglu_)?1_\w+", _WIDE, ("FFMA", "LDG.128"), TENSOR_CORE),
+    Expectation("pipeline_products", r"(few|untuned|weight_only)_\w*(f32|f16)", _FMA, ("FFMA",), TENSOR_CORE),
+    Expectation(
+        "pipeline_attention", r"masked_f32|(scores|values)_(window_)?f32", _FMA, ("FFMA",), TENSOR_CORE
+    ),
+    *_tensor("pipeline_attention", r"masked_(f16|bf16)_\w+", "mma.sync", "LDSM"),
+    Expectation(
+        "pipeline_int8", r"swiglu_int8_\w+", "int8 on Tensor Cores", ("IMMA", "LDSM"), ("HMMA", "DP4A")
+    ),
+    Expectation("pipeline_int8", r"mlp_over_int8_\w+|naive_i8", "four products each", ("DP4A",), TENSOR_CORE),
 )
 
 
