@@ -25,6 +25,7 @@ from flashperf.commands.inspect import inspect
 from flashperf.commands.report import report
 from flashperf.commands.roofline import roofline
 from flashperf.commands.roofs import roofs
+from flashperf.commands.scenario import scenario
 from flashperf.commands.traffic import traffic
 from flashperf.errors import EXIT_BAD_ARGUMENTS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 
@@ -47,6 +48,7 @@ def build() -> typer.Typer:
     for command in (roofs, roofline, crossover, advise):
         app.command()(interruptible(command))
     app.command()(interruptible(cases))
+    app.command()(interruptible(scenario))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))
     app.command()(interruptible(machine.version))

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus",
     "found and timed": (
-        "native signature isa registry backends environment disturbance energy memory timers measure problem blocks store "
+        "native signature beside isa registry backends environment disturbance energy memory timers measure problem blocks store "
         "compare comparing worker workers progress deadline noise emulator roofs crossover "
         "emulator_build machine_code gpu"
     ),
@@ -31,7 +31,11 @@ LAYERS: dict[str, str] = {
 }
 LEVEL = {name: level for level, names in enumerate(LAYERS.values()) for name in names.split()}
 #: May import torch when they are imported: they train the model or are kernels of torch's own compiler.
-NEEDS_TORCH = {"flashperf.pipeline.torch_model", "flashperf.pipeline.train"}
+NEEDS_TORCH = {
+    "flashperf.pipeline.torch_model",
+    "flashperf.pipeline.train",
+    "flashperf.scenarios.parallel_worker",  # a program of its own: one rank
+}
 FOLDERS = {
     "flashperf": ROOT / "flashperf",
     "flashperf.kernels": ROOT / "kernels",
