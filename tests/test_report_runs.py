@@ -178,3 +178,22 @@ def test_a_place_that_cannot_be_written_is_said(replayed: list[Path], capsys: An
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+RESULTS = Path(__file__).parent.parent / "results" / "xeon-amx"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("roofline.jsonl", "tiling: measured kernels under their roofs"),
+        ("crossover-precision.jsonl", "in code: variant ="),
+        ("cases.jsonl", "padded-batch"),
+        ("claims.jsonl", "In the document:"),
+    ],
+)
+def test_every_kind_of_committed_record_has_its_section(name: str, said: str) -> None:
+    page = report_page([RESULTS / name])
+    assert said in page
+    ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))

@@ -18,6 +18,10 @@ def catalogue() -> str:
     return "\n".join([f"{len(found)} mechanisms: {names}.", *(line for m in found for line in _entry(m))])
 
 
+#: Mechanisms whose switch has another name.
+_SWITCH_OF = {"graph": "dispatch", "overlap": "transfer"}
+
+
 def _entry(mechanism: Mechanism) -> Iterator[str]:
     yield f"\n## {mechanism.name}\n"
     yield f"**{mechanism.question}**\n"
@@ -32,9 +36,10 @@ def _entry(mechanism: Mechanism) -> Iterator[str]:
         runs = ["yes" if backend in mechanism.variants[variant] else "" for backend in backends]
         yield f"| `{variant}` | {' | '.join(runs)} | {_role(mechanism, variant)} |"
     yield f"\nTypes: {', '.join(mechanism.dtypes)}. Alone: `pytest bench/ -k {mechanism.name}`."
-    if mechanism.name in SWITCHES:
-        levels = ", ".join(f"`{level}`" for level in SWITCHES[mechanism.name].levels)
-        yield f"In the pipeline: the switch `{mechanism.name}`, {levels}."
+    switch = SWITCHES.get(_SWITCH_OF.get(mechanism.name, mechanism.name))
+    if switch is not None:
+        levels = ", ".join(f"`{level}`" for level in switch.levels)
+        yield f"In the pipeline: the switch `{switch.name}`, {levels}."
     if mechanism.claims:
         yield f"Claims of the source documents: {', '.join(mechanism.claims)}."
 

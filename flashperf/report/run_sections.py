@@ -19,7 +19,12 @@ from flashperf.store import Records, read_records
 
 RECORD = "record.jsonl"
 #: Kind of line that a record holds -> ``module:function`` that makes sections of the record.
-MAKERS: dict[str, str] = {}
+MAKERS: dict[str, str] = {
+    "point": "flashperf.report.record_sections:rooflines",
+    "crossover": "flashperf.report.record_sections:crossover",
+    "cases": "flashperf.report.record_sections:cases",
+    "claims": "flashperf.report.record_sections:claims",
+}
 
 
 @dataclass(frozen=True)
