@@ -39,14 +39,14 @@ def around(centre: Pair, size: Pair) -> Box:
 
 
 def place_labels(
-    points: Sequence[Pair], sizes: Sequence[Pair], obstacles: Sequence[Pair], frame: Box, gap: float
+    points: Sequence[Pair], sizes: Sequence[Pair], obstacles: Sequence[Box], frame: Box, gap: float
 ) -> list[Pair]:
     """The centre of a label of each size beside its point, in pixels, in the same order.
 
     Each goes where it covers least of the obstacles, of the labels before it and of what is outside the frame,
     the nearest place first. ``gap`` is half the size of a point.
     """
-    taken = [around(obstacle, (2 * gap, 2 * gap)) for obstacle in obstacles]
+    taken = list(obstacles)
     placed: list[Pair] = []
     for point, size in zip(points, sizes, strict=True):
         best, least = point, math.inf

@@ -31,11 +31,16 @@ _MARGIN = 1.6  # of the axes beyond the outermost point, as a factor
 _ERROR = "#b00020"
 
 
-def draw_plane(axes: Axes, run: RooflineRun, points: Sequence[Point], *, labelled: bool) -> None:
-    """Log-log axes with the roofs: slanted ones of the memory levels, level ones of the units."""
+def draw_plane(
+    axes: Axes, run: RooflineRun, points: Sequence[Point], *, labelled: bool, threads: int = 1
+) -> list[Box]:
+    """Log-log axes with the roofs: slanted ones of the memory levels, level ones of the units.
+
+    Returns where their labels are, in pixels.
+    """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    left, right, bottom, top = _limits(run, points)
+    left, right, bottom, top = _limits(run, points, threads)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left, right)
@@ -51,20 +56,26 @@ def draw_plane(axes: Axes, run: RooflineRun, points: Sequence[Point], *, labelle
         axes.spines[side].set_visible(False)
     axes.set_xlabel("FLOP per byte", size=8.5, color=PALETTE["muted"])
     axes.set_ylabel("FLOP/s", size=8.5, color=PALETTE["muted"])
-    units = _units(run, points)
+    units, levels = _units(run, points, threads), run.roofs.levels(threads)
     peak = max((unit.value for unit in units), default=top)
-    occupied = _occupied(axes, points)
-    for level in run.roofs.levels():
-        _slope(axes, level, peak, occupied if labelled else None)
+    occupied, labels = _occupied(axes, points), list[Box]()
+    for level in levels:
+        start = _slope(axes, level, peak)
+        if labelled:
+            labels += _label_slope(axes, level, start, peak, occupied + labels)
     for unit in units:
-        _ceiling(axes, unit, run.roofs.levels()[0].value, labelled)
+        start = unit.value / levels[0].value
+        axes.plot((start, right), (unit.value, unit.value), color=PALETTE["muted"], lw=1)
+        if labelled:
+            labels.append(_label_unit(axes, unit, occupied + labels))
+    return labels
 
 
-def _limits(run: RooflineRun, points: Sequence[Point]) -> tuple[float, float, float, float]:
+def _limits(run: RooflineRun, points: Sequence[Point], threads: int) -> tuple[float, float, float, float]:
     """Left, right, bottom, top: all points and the knees of the roofs that bound them."""
     x = [value for point in points for value in point.intensity if math.isfinite(value)]
     y = [point.flops_per_s.value for point in points]
-    units, levels = _units(run, points), run.roofs.levels()
+    units, levels = _units(run, points, threads), run.roofs.levels(threads)
     if units:
         y.append(units[0].value)
         x.append(units[0].value / levels[-1].value)
@@ -74,12 +85,12 @@ def _limits(run: RooflineRun, points: Sequence[Point]) -> tuple[float, float, fl
     return left, right * 1.5, min(y) / _MARGIN / 1.5, max(y) * 2.2
 
 
-def _units(run: RooflineRun, points: Sequence[Point]) -> list[Ceiling]:
+def _units(run: RooflineRun, points: Sequence[Point], threads: int) -> list[Ceiling]:
     """The units that bound a point, and the plain ones of f32, fastest first."""
     formats = dict.fromkeys(point.number_format for point in points)
-    found = {(u.name, u.how): u for name in formats for u in run.roofs.units(name)[:1]}
+    found = {(u.name, u.how): u for name in formats for u in run.roofs.units(name, threads)[:1]}
     if "f32" in formats:
-        found |= {(u.name, u.how): u for u in run.roofs.units("f32") if u.how == "scalar"}
+        found |= {(u.name, u.how): u for u in run.roofs.units("f32", threads) if u.how == "scalar"}
     return sorted(found.values(), key=lambda unit: -unit.value)
 
 
@@ -94,55 +105,68 @@ def _dpi(axes: Axes) -> float:
     return float(drawn.dpi)
 
 
-def _slope(axes: Axes, level: Ceiling, peak: float, occupied: list[Box] | None) -> None:
-    """A memory roof up to the highest peak; its name and bandwidth along it, where no point is."""
+def _slope(axes: Axes, level: Ceiling, peak: float) -> float:
+    """A memory roof up to the highest peak; the intensity at which it enters the plane."""
     left, right = axes.get_xlim()
-    bottom, top = axes.get_ylim()
     knee = min(peak / level.value, right)
     axes.plot((left / 10, knee), (left / 10 * level.value, knee * level.value), color=PALETTE["muted"], lw=1)
-    if occupied is None:
-        return
+    return max(left * 1.12, axes.get_ylim()[0] * 1.25 / level.value)
+
+
+def _label_slope(axes: Axes, level: Ceiling, first: float, peak: float, occupied: list[Box]) -> list[Box]:
+    """Name and bandwidth of a memory roof along it, where it covers least; the boxes that it takes."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
     slant = math.atan2(
         box.height / math.log(top / bottom), box.width / math.log(right / left)
     )  # of a line of slope 1 in log-log, on the paper
-    first = max(left * 1.12, bottom * 1.25 / level.value)
     said = f"{level.name} {level.text(level.value)}"
-    length = 0.075 * len(said) * _dpi(axes)
-    starts = [first * (knee / first) ** share for share in (0.0, 0.15, 0.3, 0.45, 0.6, 0.72)]
-    start = min(starts, key=lambda x: _covered(axes, (x, x * level.value), slant, length, occupied))
+    knee = min(peak / level.value, right)
+    choices = []
+    for n in range(10):
+        x = first * (knee / first) ** (0.085 * n)
+        boxes = _along(axes, (x, x * level.value), slant, 0.075 * len(said) * _dpi(axes))
+        choices.append((_covered(axes, boxes, occupied), n, x, boxes))
+    _, _, start, boxes = min(choices)
     axes.text(
         start, start * level.value * 1.06, said, size=7.5, color=PALETTE["muted"],
         rotation=math.degrees(slant), rotation_mode="anchor", va="bottom",
     )  # fmt: skip
+    return boxes
 
 
-def _covered(
-    axes: Axes, start: tuple[float, float], slant: float, length: float, occupied: list[Box]
-) -> float:
-    """How much of the points a slanted label of a length in pixels would cover, and leave the plane."""
+def _along(axes: Axes, start: tuple[float, float], slant: float, length: float) -> list[Box]:
+    """A slanted label of a length in pixels as a row of small boxes."""
     height = 0.11 * _dpi(axes)
     x, y = axes.transData.transform(start)
-    box = axes.get_window_extent()
-    frame = Box(box.x0, box.y0, box.x1, box.y1)
-    total = 0.0
-    for n in range(int(length / height) + 1):
-        along = (n + 0.5) * height
-        centre = (x + along * math.cos(slant), y + along * math.sin(slant) + height)
-        part = around(centre, (height, height))
-        total += sum(part.overlap(other) for other in occupied) + part.outside(frame)
-    return total
+    reached = [(n + 0.5) * height for n in range(int(length / height) + 1)]
+    centres = [(x + r * math.cos(slant), y + r * math.sin(slant) + height) for r in reached]
+    return [around(centre, (height, height)) for centre in centres]
 
 
-def _ceiling(axes: Axes, unit: Ceiling, fastest: float, labelled: bool) -> None:
-    """The roof of a unit, from where the innermost level reaches it."""
-    right = axes.get_xlim()[1]
-    axes.plot((unit.value / fastest, right), (unit.value, unit.value), color=PALETTE["muted"], lw=1)
-    if labelled:
-        said = f"{unit.name} {unit.how} {unit.text(unit.value)}"
-        axes.text(
-            right * 0.97, unit.value * 1.05, said, size=7.5, color=PALETTE["muted"], ha="right", va="bottom"
-        )
+def _covered(axes: Axes, boxes: Sequence[Box], occupied: Sequence[Box]) -> float:
+    """How much of what is there a label would cover, and how much of it would leave the plane."""
+    extent = axes.get_window_extent()
+    frame = Box(extent.x0, extent.y0, extent.x1, extent.y1)
+    return sum(box.overlap(other) for box in boxes for other in occupied) + sum(
+        box.outside(frame) for box in boxes
+    )
+
+
+def _label_unit(axes: Axes, unit: Ceiling, occupied: list[Box]) -> Box:
+    """Name and peak of a unit over its roof, at the right if that is free; the box that it takes."""
+    left, right = axes.get_xlim()
+    said = f"{unit.name} {unit.how} {unit.text(unit.value)}"
+    size = (0.07 * len(said) * _dpi(axes), 0.12 * _dpi(axes))
+    choices = []
+    for n in range(9):
+        end = right * 0.97 / (right / left) ** (0.07 * n)
+        x, y = axes.transData.transform((end, unit.value * 1.05))
+        box = Box(x - size[0], y, x, y + size[1])
+        choices.append((_covered(axes, [box], occupied), n, end, box))
+    _, _, end, box = min(choices)
+    axes.text(end, unit.value * 1.05, said, size=7.5, color=PALETTE["muted"], ha="right", va="bottom")
+    return box
 
 
 def draw_points(axes: Axes, run: RooflineRun, points: Sequence[Point], looks: Looks, size: float) -> None:
@@ -203,15 +227,18 @@ def key_of(point: Point) -> tuple[str, str]:
     return point.case.variant, point.size
 
 
-def number_points(axes: Axes, points: Sequence[Point], numbers: dict[tuple[str, str], int]) -> None:
-    """The number of each warm point beside it, where nothing else is."""
+def number_points(
+    axes: Axes, points: Sequence[Point], numbers: dict[tuple[str, str], int], labels: Sequence[Box]
+) -> None:
+    """The number of each warm point beside it, where nothing else is; ``labels`` are those of the roofs."""
     warm = [p for p in points if not p.is_cold]
     transform, box, dpi = axes.transData, axes.get_window_extent(), _dpi(axes)
-    pixels = [tuple(transform.transform(at(p))) for p in points]
+    dot = (0.124 * dpi, 0.124 * dpi)
+    taken = [*(around(tuple(transform.transform(at(p))), dot) for p in points), *labels]
     wanted = [tuple(transform.transform(at(p))) for p in warm]
     sizes = [(0.085 * len(str(numbers[key_of(p)])) * dpi, 0.115 * dpi) for p in warm]
     frame = Box(box.x0, box.y0, box.x1, box.y1)
-    for point, centre in zip(warm, place_labels(wanted, sizes, pixels, frame, 0.062 * dpi), strict=True):
+    for point, centre in zip(warm, place_labels(wanted, sizes, taken, frame, 0.062 * dpi), strict=True):
         x, y = transform.inverted().transform(centre)
         said = str(numbers[key_of(point)])
         axes.text(x, y, said, size=8, weight="bold", ha="center", va="center", zorder=6)

@@ -85,11 +85,12 @@ def _draw_one(drawn: Figure, run: RooflineRun, mechanism: str) -> None:
     looks = _looks(run.of(mechanism))
     drawn.text(0.015, 1 - 0.25 / height, title(mechanism), size=13, weight="bold", va="center")
     numbers = {key: n + 1 for n, key in enumerate(dict.fromkeys(key_of(p) for p in run.listed(mechanism)))}
-    draw_plane(axes, run, points, labelled=True)
+    threads = run.roofs.threads_for(max((p.wants_threads for p in points), default=1))
+    labels = draw_plane(axes, run, points, labelled=True, threads=threads)
     draw_points(axes, run, points, looks, size=5.5)
-    number_points(axes, points, numbers)
+    number_points(axes, points, numbers, labels)
     _words(drawn, run, mechanism, looks, numbers)
-    _legend(axes, points)
+    _legend(axes, points, threads)
 
 
 def _draw_page(drawn: Figure, run: RooflineRun, names: list[str], rows: int) -> None:
@@ -146,11 +147,13 @@ def _said(point: Point, run: RooflineRun) -> str:
     return point.words(run.roofs) + ("" if point.cost.flops else " (no FLOPs)")
 
 
-def _legend(axes: Axes, points: Sequence[Point]) -> None:
+def _legend(axes: Axes, points: Sequence[Point], threads: int) -> None:
     """What filled, hollow, lines and arrows mean, in one line under the plane."""
     cold = any(p.is_cold for p in points)
     parts = ["filled: warm" + (", hollow: cold caches" if cold else "")]
     parts += ["bar: 95 % interval", "dots: to the least bytes", "arrow: standard to variant"]
+    if threads > 1:
+        parts.append(f"roofs of {threads} threads")
     axes.text(
         -0.13, -0.52 / _axes_height_in(axes), "; ".join(parts), transform=axes.transAxes, size=7.2,
         color=PALETTE["muted"], va="bottom",

@@ -77,6 +77,19 @@ def test_no_crossing_names_the_faster_side() -> None:
     assert find(measured(lambda n: -0.4 + 0 * n), 1, 4096).faster == "b"
 
 
+def test_none_takes_more_confidence_at_every_size_than_one_sign() -> None:
+    def measure(sizes: Sequence[int], blocks: int) -> np.ndarray:
+        spread = np.array([-1, -1, -1, -1, 1, 1, 1, 1.0])[:, None] * np.ones(len(sizes))
+        spread[:, 4] *= 0.9 * math.sqrt(7) / 3.0  # t about 3 at the fifth size, enough for one but not for 13
+        spread[:, [n for n in range(len(sizes)) if n != 4]] *= 0.05
+        return np.repeat((1.0 + spread)[:, :, None], blocks, axis=2)
+
+    finding = find(measure, 1, 4096)
+    assert all(point.sign == 1 for point in finding.scan)
+    sizes = scan_sizes(1, 4096)
+    assert (finding.kind, finding.faster, finding.unknown) == ("unresolved", "a", (sizes[3], sizes[5]))
+
+
 def test_two_crossings_are_refined_apart() -> None:
     finding = find(measured(lambda n: 0.3 * (np.abs(np.log(n / 64)) - math.log(8))), 1, 4096)
     assert [c.below for c in finding.crossings] == ["a", "b"]

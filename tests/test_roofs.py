@@ -39,7 +39,7 @@ def test_a_wrong_kernel_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     call()
     assert value[0] == 7
     monkeypatch.setattr(
-        "flashperf.roofs.subject.bind_peak", lambda *_: (call, np.array([3.0]), np.array([1]))
+        "flashperf.roofs.subject.bind_peak", lambda *_: (call, np.array([3.0]), np.array([100]))
     )
     with pytest.raises(UserError, match="its sums are 3 after 7 steps, not timed"):
         check_peak(library, "peak_f32_simd")

@@ -140,8 +140,8 @@ def table(run: RooflineRun, mechanism: str) -> Table:
     from flashperf.units import seconds
 
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in (mechanism, "caches"):
-        found.add_column(column, no_wrap=True)
+    found.add_column(mechanism, max_width=30)
+    found.add_column("caches", no_wrap=True)
     found.add_column("time", justify="right", no_wrap=True)
     found.add_column("place")
     seen = ""
