@@ -22,6 +22,11 @@ from flashperf.predict.roofs import predict, predict_case, unit_of
 from flashperf.records import Cost
 
 needs_tools = pytest.mark.skipif(bool(why_not()), reason=why_not())
+#: Compiling one takes seconds; the results are kept.
+LONG = ("attention", "overfusion", "pipeline", "precision", "quantization")
+EACH_FILE = [
+    pytest.param(name, marks=pytest.mark.slow if name.startswith(LONG) else ()) for name in cuda_files()
+]
 EACH_ARCHITECTURE = [
     pytest.param(name, marks=() if name == "sm_90a" else pytest.mark.slow) for name in ARCHITECTURES
 ]
@@ -41,7 +46,7 @@ def code(name: str, **opcodes: int) -> KernelCode:
 
 @needs_tools
 @pytest.mark.parametrize("architecture", EACH_ARCHITECTURE)
-@pytest.mark.parametrize("mechanism", cuda_files())
+@pytest.mark.parametrize("mechanism", EACH_FILE)
 def test_kernels_hold_what_they_must(mechanism: str, architecture: str) -> None:
     wrong = [
         f"{one.code.name}: {what}"
@@ -51,6 +56,7 @@ def test_kernels_hold_what_they_must(mechanism: str, architecture: str) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 @needs_tools
 def test_no_row_of_the_table_is_about_nothing() -> None:
     kernels = [(name, kernel) for name in cuda_files() for kernel in inspected(name, "sm_90a")]
@@ -60,6 +66,7 @@ def test_no_row_of_the_table_is_about_nothing() -> None:
     assert not dead
 
 
+@pytest.mark.slow
 @needs_tools
 def test_products_have_rows_and_other_kernels_may_have_none() -> None:
     """A kernel that multiplies matrices says on which unit: what it is must not change unseen."""

@@ -97,6 +97,9 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     Expectation("batching", r"multiply_rows\w*", _FMA, ("FFMA",), TENSOR_CORE),
     Expectation("batching", "multiply_rows", _PIPELINE, ("LDGSTS.128", "STG.128"), ("LDG.128",)),
     # the pipeline's own: few rows stream the weight once, more go through the kernels above
+    Expectation(
+        "pipeline", r"(residual_)?rmsnorm_(f32|f16|bf16)", _WIDE, ("LDG.128", "STG.128"), TENSOR_CORE
+    ),
     Expectation("pipeline_products", r"few_(swiglu_)?1_\w+", _WIDE, ("FFMA", "LDG.128"), TENSOR_CORE),
     Expectation("pipeline_products", r"(few|untuned|weight_only)_\w*(f32|f16)", _FMA, ("FFMA",), TENSOR_CORE),
     Expectation(
