@@ -19,8 +19,10 @@ import typer
 from flashperf.commands import bench, compare, machine, selfcheck
 from flashperf.commands.advise import advise
 from flashperf.commands.cases import cases
+from flashperf.commands.claims import claims
 from flashperf.commands.crossover import crossover
 from flashperf.commands.explain import explain
+from flashperf.commands.history import history
 from flashperf.commands.inspect import inspect
 from flashperf.commands.report import report
 from flashperf.commands.roofline import roofline
@@ -45,9 +47,11 @@ def build() -> typer.Typer:
     app.command()(interruptible(traffic))
     app.command()(interruptible(inspect))
     app.command()(interruptible(compare.compare))
+    app.command()(interruptible(history))
     for command in (roofs, roofline, crossover, advise):
         app.command()(interruptible(command))
     app.command()(interruptible(cases))
+    app.command()(interruptible(claims))
     app.command()(interruptible(scenario))
     app.command()(interruptible(machine.mechanisms))
     app.command()(interruptible(machine.env))

@@ -19,7 +19,7 @@ from flashperf.scenarios.warmup import break_even
 from flashperf.stats import compare_log_ratios, t_interval
 from flashperf.workers import Worker
 
-LEAST_PROCESSES, MOST_PROCESSES = 3, 8
+LEAST_PROCESSES, MOST_PROCESSES = 2, 8
 _LIMIT_S = 180.0
 _SERIES = {"same length": [16] * 12, "growing length": list(range(5, 17))}
 _MODELS = {"mlp": "two products", "chain": "twenty elementwise operators"}

@@ -1,0 +1,181 @@
+"""Measures what claims need, each source once: pairs in processes, then explanations and scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashperf import environment
+from flashperf.claims.definition import Claim, ExplainMetric, ExplainShare, Pair, ScenarioTotal, Source
+from flashperf.deadline import Deadline
+from flashperf.errors import UserError
+from flashperf.progress import NullProgress, ProgressSink
+from flashperf.records import Explanation, Interval
+from flashperf.store import RecordWriter
+from flashperf.workers import Worker, WorkerError
+
+WORKERS = 6
+MOST_ROUNDS = 4
+_PAIR_S = 3.0  # of the budget for each pair; explanations and scenarios share the rest
+_LEAST_PART_S = 30.0
+_PREPARE_LIMIT_S = 120.0
+
+
+class ClaimsRun:
+    """One run. Everything goes to the record; what fails is recorded with its reason and the next follows."""
+
+    def __init__(
+        self, writer: RecordWriter, out: Path, deadline: Deadline, progress: ProgressSink, seed: int
+    ) -> None:
+        self.writer, self.out, self.deadline, self.progress, self.seed = writer, out, deadline, progress, seed
+
+    def measure(self, claims: Sequence[Claim]) -> None:
+        """All sources of the claims."""
+        self.writer.write("claims", ids=[claim.id for claim in claims], seed=self.seed)
+        self.writer.write("environment", environment=environment.capture())
+        sources = [claim.source for claim in claims]
+        pairs = list({source.key: source for source in sources if isinstance(source, Pair)}.values())
+        parts = _parts(sources)
+        stopped = "done"
+        try:
+            share = 1.0 if not parts else min(1.0, _PAIR_S * len(pairs) / self.deadline.budget_s)
+            self._pairs(pairs, self.deadline.elapsed_s + share * self.deadline.left_s)
+            for number, (name, wanted) in enumerate(parts):
+                budget_s = max(_LEAST_PART_S, self.deadline.left_s / (len(parts) - number))
+                self._part(name, wanted, budget_s)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        self.writer.write("end", stopped=stopped, seconds=self.deadline.elapsed_s)
+
+    def _pairs(self, pairs: Sequence[Pair], until_s: float) -> None:
+        if not pairs:
+            return
+        self.progress.phase("pairs of kernels", f"{len(pairs)} in {WORKERS} processes")
+        workers: list[Worker] = []
+        try:
+            for number in range(WORKERS):
+                workers.append(Worker(number))
+                options = {"seed": self.seed + number}
+                subject = "flashperf.claims.subject:VariantPairs"
+                workers[-1].ask("start", subject=subject, options=options, standard={}, flash={})
+            ready = [pair for pair in pairs if self._prepared(pair, workers)]
+            self._turns(ready, workers, until_s)
+        except WorkerError as error:
+            self.writer.write("failure", keys=[pair.key for pair in pairs], why=str(error))
+        finally:
+            for worker in workers:
+                worker.stop()
+
+    def _prepared(self, pair: Pair, workers: Sequence[Worker]) -> bool:
+        """Bind and check a pair everywhere; what is wrong or can't run is recorded, and the pair is left out."""
+        variants = {"name": pair.mechanism, "base": pair.base, "other": pair.other}
+        try:
+            for worker in workers:
+                arguments: dict[str, Any] = {"key": pair.key, "dtype": pair.dtype, "sizes": dict(pair.sizes)}
+                checks = worker.call("prepare", _PREPARE_LIMIT_S, **arguments, **variants)
+                self.writer.write("prepared", key=pair.key, worker=worker.number, checks=checks)
+        except (WorkerError, UserError) as error:
+            self.writer.write("failure", keys=[pair.key], why=str(error))
+            return False
+        return True
+
+    def _turns(self, pairs: Sequence[Pair], workers: Sequence[Worker], until_s: float) -> None:
+        rng = np.random.default_rng(self.seed)
+        for number in range(MOST_ROUNDS):
+            for position in rng.permutation(len(workers)):
+                if number and self.deadline.elapsed_s > until_s:
+                    return
+                for index in rng.permutation(len(pairs)):
+                    key, worker = pairs[index].key, workers[position]
+                    block = worker.call("block", key=key, seed=int(rng.integers(1 << 31)))
+                    self.writer.write("block", key=key, worker=worker.number, block=block)
+                self._tell(f"round {number + 1}")
+
+    def _part(self, name: str, wanted: Sequence[Source], budget_s: float) -> None:
+        """An explanation or a scenario, into a folder of its own; what the claims want of it is noted here."""
+        self.progress.phase(name, f"{budget_s:.0f} s")
+        kind, _, which = name.partition(" ")
+        folder = self.out / name.replace(" ", "-")
+        values = _explained if kind == "explain" else _scenario
+        try:
+            for key, interval in values(which, folder, budget_s, self.seed, wanted).items():
+                self.writer.write("value", key=key, interval=interval, record=folder.name)
+        except (WorkerError, UserError) as error:
+            keys = [source.key for source in wanted]  # type: ignore[union-attr]
+            self.writer.write("failure", keys=keys, why=str(error))
+        self._tell(name)
+
+    def _tell(self, detail: str) -> None:
+        done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
+        self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), [detail])
+
+
+def _parts(sources: Sequence[Source]) -> list[tuple[str, list[Source]]]:
+    """(``explain a`` or ``scenario warmup``, the sources that it serves), each once."""
+    found: dict[str, list[Source]] = {}
+    for source in sources:
+        if isinstance(source, ExplainMetric | ExplainShare):
+            found.setdefault(f"explain {source.preset}", []).append(source)
+        elif isinstance(source, ScenarioTotal):
+            found.setdefault(f"scenario {source.scenario}", []).append(source)
+    return list(found.items())
+
+
+def _explained(
+    preset: str, out: Path, budget_s: float, seed: int, wanted: Sequence[Source]
+) -> dict[str, Interval]:
+    from flashperf.explain import explain_pipeline
+
+    explanation = explain_pipeline(flash=preset, budget_s=budget_s, seed=seed, out=out)
+    return explained_values(explanation, wanted)
+
+
+def explained_values(explanation: Explanation, wanted: Sequence[Source]) -> dict[str, Interval]:
+    """What the sources want of an explanation; what it does not have is left out."""
+    ratios = {metric.name: metric.ratio for metric in explanation.metrics}
+    alone = {share.switch: share.alone for share in explanation.attribution.shares if share.active}
+    values: dict[str, Interval | None] = {}
+    for source in wanted:
+        if isinstance(source, ExplainMetric):
+            values[source.key] = ratios.get(source.metric)
+        elif isinstance(source, ExplainShare):
+            values[source.key] = alone.get(source.switch)
+    return {key: interval for key, interval in values.items() if interval is not None}
+
+
+def _scenario(
+    name: str, out: Path, budget_s: float, seed: int, wanted: Sequence[Source]
+) -> dict[str, Interval]:
+    from flashperf.scenarios.registry import scenario_named
+    from flashperf.scenarios.run import read_report, run_scenario
+
+    path = run_scenario(scenario_named(name), out, budget_s, seed, NullProgress())
+    totals = read_report(path).findings.totals
+    return {
+        source.key: total.ratio
+        for source in wanted
+        for total in totals
+        if isinstance(source, ScenarioTotal) and total.what.startswith(source.total)
+    }
+
+
+def run_claims(
+    claims: Sequence[Claim],
+    out: Path,
+    budget_s: float,
+    seed: int,
+    progress: ProgressSink,
+    began: float | None = None,
+) -> Path:
+    """Measure into ``out``/record.jsonl and return its path. Raises UserError for a bad budget or seed."""
+    if not 0 < budget_s < float("inf"):
+        raise UserError(f"the budget must be a positive number of seconds, not {budget_s:g}")
+    if seed < 0:
+        raise UserError(f"the seed must not be negative, and is {seed}")
+    path = out / "record.jsonl"
+    with RecordWriter(path) as writer:
+        ClaimsRun(writer, out, Deadline(budget_s, began), progress, seed).measure(claims)
+    return path
