@@ -29,7 +29,7 @@ def dot(a, b, total, PRECISION: tl.constexpr):
     if WIDEN_BF16 and a.dtype == tl.bfloat16:
         a = a.to(tl.float32)
         b = b.to(tl.float32)
-    return tl.dot(a, b, total, input_precision=PRECISION)
+    return tl.dot(a, b, total, input_precision=PRECISION, out_dtype=total.dtype)
 
 
 @triton.jit

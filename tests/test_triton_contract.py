@@ -16,9 +16,11 @@ from flashperf.records import Case
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'flashperf[triton]')")
 triton = pytest.importorskip("triton", reason="triton is not installed (pip install 'flashperf[triton]')")
 
-from triton_bounds import watched  # noqa: E402
+from triton_bounds import interpreter_fault, watched  # noqa: E402
 
 from flashperf.kernels._launch import TritonCall  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(interpreter_fault()), reason=interpreter_fault() or "none")
 
 MECHANISMS = {name: registry.mechanism(name) for name in registry.names()}
 CASES = [

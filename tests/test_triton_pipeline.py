@@ -25,12 +25,14 @@ from flashperf.pipeline.weights import random_weights
 pytest.importorskip("torch", reason="torch is not installed (pip install 'flashperf[triton]')")
 pytest.importorskip("triton", reason="triton is not installed (pip install 'flashperf[triton]')")
 
-from triton_bounds import watched
+from triton_bounds import interpreter_fault, watched
 
 from flashperf.kernels._launch import Launch
 from flashperf.kernels._pipeline import KERNELS
 from flashperf.pipeline.engines import engine_of
 from flashperf.pipeline.subject import executed
+
+pytestmark = pytest.mark.skipif(bool(interpreter_fault()), reason=interpreter_fault() or "none")
 
 # Small, since a program of the interpreter takes milliseconds, and no size that a block fits.
 ODD = ModelConfig("odd", layers=1, dim=20, heads=2, ffn=24)

@@ -8,9 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 import triton.runtime.interpreter as interpreter
 
 from flashperf.kernels._launch import Launch
+
+
+def interpreter_fault() -> str:
+    """Empty, or why this Triton can't interpret the kernels."""
+    versions = [tuple(int(n) for n in v.__version__.split(".")[:2]) for v in (triton, np)]
+    if triton.knobs.runtime.interpret and versions[0] < (3, 7) and versions[1] >= (2, 4):
+        return "Triton 3.6's interpreter fails on loops up to a run-time size with NumPy 2.4 and later"
+    return ""
 
 
 class OutOfBoundsError(AssertionError):
