@@ -87,10 +87,11 @@ def test_without_time_a_stage_is_not_begun(tmp_path: Path) -> None:
 
 
 def test_a_stage_of_times_alone_is_left_out_without_a_gpu(tmp_path: Path) -> None:
-    timing = dataclasses.replace(stage("timing", "raise SystemExit(1)"), times=True)
+    timing = dataclasses.replace(stage("timing", "raise SystemExit(1)", weight=9.0), times=True)
     run = Run(NO_GPU, tmp_path, 100)
-    assert run.all([timing]) == 0
-    assert run.results[0].tail == ("it measures times, and there is no GPU",)
+    assert run.all([stage("first", ""), timing]) == 0
+    assert run.results[0].limit_s > 90  # what is left out takes no time from the others
+    assert run.results[1].tail == ("it measures times, and there is no GPU",)
 
 
 def test_every_stage_has_a_command_with_and_without_a_gpu(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ class Run:
         self._save()
         for number, stage in enumerate(stages):
             left_s = self._end - time.monotonic()
-            self._one(stage, limit_of(stage, stages[number:], left_s))
+            to_come = [other for other in stages[number:] if other is stage or not self._cannot_run(other)]
+            self._one(stage, limit_of(stage, to_come, left_s))
             self._save()
         print(f"results in {self.folder}")
         return int(any(result.status in (FAILED, TIMED_OUT) for result in self.results))
@@ -82,13 +83,15 @@ class Run:
         self._note(Result(stage.name, status, time.monotonic() - begin, limit_s, code, tail))
 
     def _why_skip(self, stage: Stage, limit_s: float) -> str:
-        """Empty if the stage can run."""
+        """Empty if the stage can run now."""
+        return self._cannot_run(stage) or ("no time left" if limit_s < _LEAST_S else "")
+
+    def _cannot_run(self, stage: Stage) -> str:
+        """Why the stage can't run on this machine, however much time there is; empty if it can."""
         missing = [module for module in stage.needs if module not in self.machine.versions]
         if stage.times and not self.machine.gpu:
             return "it measures times, and there is no GPU"
-        if missing:
-            return f"needs {', '.join(missing)}"
-        return "no time left" if limit_s < _LEAST_S else ""
+        return f"needs {', '.join(missing)}" if missing else ""
 
     def _note(self, result: Result) -> None:
         self.results.append(result)
