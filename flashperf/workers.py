@@ -131,8 +131,9 @@ class WorkerPool:
         options: Mapping[str, Any],
         standard: Mapping[str, str],
         flash: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.workers = [Worker(number) for number in range(count)]
+        self.workers = [Worker(number, environment) for number in range(count)]
         self.start_s: list[float] = []
         self._start = {
             "subject": subject,

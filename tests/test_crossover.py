@@ -16,8 +16,9 @@ from flashperf import cli, registry
 from flashperf.blocks import Block
 from flashperf.crossover import axes, crossover, driver, replay
 from flashperf.crossover.axes import Axis, axis_of, base_sizes
-from flashperf.crossover.driver import Journal, Plan, Session
+from flashperf.crossover.driver import Session
 from flashperf.crossover.finder import Crossing, Finding, OutOfTime, ScanPoint, find
+from flashperf.crossover.journal import Journal, Plan
 from flashperf.crossover.pair import KEPT_SIZES, Pairs
 from flashperf.crossover.result import CrossoverResult, SideTimes, advice_words
 from flashperf.errors import UserError

@@ -98,11 +98,17 @@ def run_in_processes(
     return PairRun(_typical(prepared), tuple(map(tuple, blocks)), ready - start, end - ready)
 
 
+def worker_environment(threads: int | None) -> dict[str, str]:
+    """Variables of a process that imports what this one can, with so many threads (None: all cores)."""
+    variables = {name: str(threads or usable_cores()) for name in _THREAD_VARIABLES}
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH")]))
+    return variables
+
+
 @contextlib.contextmanager
 def _pair_workers(payload: bytes, count: int, threads: int | None, seed: int) -> Iterator[list[Worker]]:
     """Fresh processes that hold the pair; ended on the way out, whatever happens."""
-    variables = {name: str(threads or usable_cores()) for name in _THREAD_VARIABLES}
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH")]))
+    variables = worker_environment(threads)
     workers: list[Worker] = []
     with tempfile.NamedTemporaryFile(prefix="flashperf-") as file:
         file.write(payload)

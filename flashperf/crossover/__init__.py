@@ -12,9 +12,11 @@ from typing import Any
 from flashperf import registry
 from flashperf.comparing import transport
 from flashperf.comparing.pair import PairSpec
+from flashperf.comparing.pair_run import worker_environment
 from flashperf.crossover.axes import AXES, Axis, Subject, axis_of, base_sizes, check_pair
-from flashperf.crossover.driver import WORKERS, Plan, replay, run
+from flashperf.crossover.driver import WORKERS, run
 from flashperf.crossover.finder import Crossing, Finding, find
+from flashperf.crossover.journal import Plan, replay
 from flashperf.crossover.result import CrossoverResult
 from flashperf.errors import UserError
 from flashperf.progress import ProgressSink
@@ -97,6 +99,7 @@ def crossover(
             seed=seed,
             workers=processes,
             record=Path(record) if record else None,
+            variables=worker_environment(threads),
         )
 
 
