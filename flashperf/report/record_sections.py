@@ -38,7 +38,7 @@ def rooflines(records: Records) -> list[Section]:
 
 def crossover(records: Records) -> list[Section]:
     """Where one variant overtakes the other: the answer, the rule, the picture."""
-    from flashperf.crossover.driver import replay
+    from flashperf.crossover.journal import replay
     from flashperf.crossover.result import lines
     from flashperf.plots.crossover import crossover_svg, title
 
