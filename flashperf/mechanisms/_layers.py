@@ -12,7 +12,7 @@ from flashperf.mechanisms._products import pack, product_tolerance
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Tolerance
 
 TILE_BYTES = 64 << 10
-STAND_IN = "copies in memory stand in for a link between host and device"
+STAND_IN = "a copy over a link between host and device"
 
 
 def make_inputs(case: Case) -> Arrays:

@@ -114,5 +114,5 @@ MECHANISM = Mechanism(
     ideal_bytes=lambda case: 12 * case["n"],
     tolerance=tolerance,
     bind={"cpu": bind_cpu},
-    stand_in={"planned": "a native replay stands in for a captured CUDA graph"},
+    stand_in={"planned": "a captured CUDA graph"},
 )

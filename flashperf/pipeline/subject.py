@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from flashperf import memory, native
+from flashperf import memory
 from flashperf.disturbance import host_counters
 from flashperf.dtypes import widen
 from flashperf.pipeline import quality
+from flashperf.pipeline.alone import times_alone
 from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.calibration import CALIBRATION_BYTES, calibration_of
 from flashperf.pipeline.engines import engine_of
@@ -27,10 +26,8 @@ from flashperf.pipeline.task import Task
 from flashperf.pipeline.text import prompts
 from flashperf.pipeline.tolerance import check_logits
 
-_WARM_SAMPLE_S, _WARM_SAMPLES, _COLD_SAMPLES = 300e-6, 3, 3
 _INSTANCES = 4  # calls of one key that take turns in an isolated measurement: as many as small has layers
 LATENCY_PERCENTS = (50, 95, 99)
-_EVICT_BYTES = 16 << 20  # well above two L2 caches; no user program can empty a shared L3
 
 
 class WrongLogitsError(RuntimeError):
@@ -181,15 +178,14 @@ class PipelineSubject:
         ``mixtures`` must cover the keys wanted. Calls of one key from several layers take turns, as they do in
         the pipeline; decoding calls are timed at the middle of the decode.
         """
-        times: dict[str, dict[str, list[float]]] = {}
+        found: dict[str, list[Callable[[], None]]] = {}
         for levels in mixtures:
             self.prepare(levels)
             task = self._tasks[tuple(sorted(levels.items()))]
             task.settle()
             for key, runs in by_key(task).items():
-                if key not in times:
-                    times[key] = {"warm": _warm(self.engine, runs), "cold": _cold(self.engine, runs)}
-        return times
+                found.setdefault(key, runs)
+        return times_alone(self.engine, found)
 
 
 def executed(task: Task) -> Counter[str]:
@@ -222,40 +218,3 @@ def by_key(task: Task) -> Mapping[str, list[Callable[[], None]]]:
         if len(runs) < _INSTANCES:
             runs.append(run)
     return found
-
-
-def _round(engine: Any, runs: list[Callable[[], None]]) -> Callable[[], Any]:
-    """All runs once, the way the pipeline would: native calls in one sequence, host work from Python."""
-    if hasattr(engine, "back_to_back"):
-        return engine.back_to_back(runs)
-    if all(isinstance(run, native.Call) for run in runs):
-        return native.Sequence(runs)  # type: ignore[arg-type]
-    return lambda: [run() for run in runs]
-
-
-def _warm(engine: Any, runs: list[Callable[[], None]]) -> list[float]:
-    once = _round(engine, runs)
-    once()
-    begin = time.perf_counter()
-    once()
-    rounds = max(1, round(_WARM_SAMPLE_S / max(time.perf_counter() - begin, 1e-7)))
-    many = _round(engine, runs * rounds)
-    samples = []
-    for _ in range(_WARM_SAMPLES):
-        begin = time.perf_counter()
-        many()
-        samples.append((time.perf_counter() - begin) / (rounds * len(runs)))
-    return samples
-
-
-def _cold(engine: Any, runs: list[Callable[[], None]]) -> list[float]:
-    if hasattr(engine, "time_cold"):
-        return [engine.time_cold(runs[number % len(runs)]) for number in range(_COLD_SAMPLES)]
-    samples, evict = [], np.zeros(_EVICT_BYTES, np.uint8)
-    for number in range(_COLD_SAMPLES):
-        run = runs[number % len(runs)]
-        evict += 1
-        begin = time.perf_counter()
-        run()
-        samples.append(time.perf_counter() - begin)
-    return samples
