@@ -1,0 +1,1 @@
+"""Memory traffic of CUDA kernels on the emulator: requests of warps, sectors, bank conflicts, simulated caches."""
