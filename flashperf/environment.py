@@ -53,7 +53,7 @@ def capture(threads: int = 1, root: Path = Path("/"), checkout: Path | None = No
         os=f"{platform.system()} {platform.release()}",
         compiler=compiler(),
         driver=nvidia_driver(root),
-        versions=versions(),
+        versions={**versions(), **gpu(root)},
         commit=commit,
         dirty=dirty,
         busy=bool(reason),
@@ -164,6 +164,15 @@ def nvidia_driver(root: Path = Path("/")) -> str:
     """The version of the NVIDIA kernel driver, or empty."""
     match = re.search(r"Kernel Module\D*([\d.]+)", _text(root / "proc/driver/nvidia/version"))
     return match.group(1) if match else ""
+
+
+def gpu(root: Path = Path("/")) -> dict[str, str]:
+    """``{"gpu": name}`` of the first NVIDIA GPU, as its kernel driver says; empty without one."""
+    for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.+)$", _text(file), re.MULTILINE)
+        if match:
+            return {"gpu": match.group(1).strip()}
+    return {}
 
 
 @functools.cache

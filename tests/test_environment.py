@@ -204,3 +204,12 @@ def test_energy_says_why_not(tmp_path: Path) -> None:
     assert "no energy counters" in EnergyCounter(tmp_path).reason
     broken = write(tmp_path, {"sys/class/powercap/intel-rapl:0/energy_uj": "not a number"})
     assert EnergyCounter(broken).reason.startswith("the energy counters can't be read")
+
+
+def test_the_gpu_is_named_where_its_driver_says_so(tmp_path: Path) -> None:
+    assert environment.gpu(tmp_path) == {}
+    folder = tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0"
+    folder.mkdir(parents=True)
+    (folder / "information").write_text("Model: \t\t NVIDIA H200\nIRQ:   24\n")
+    assert environment.gpu(tmp_path) == {"gpu": "NVIDIA H200"}
+    assert environment.capture(root=tmp_path).versions["gpu"] == "NVIDIA H200"
