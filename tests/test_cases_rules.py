@@ -194,6 +194,20 @@ def test_a_narrow_type_that_is_only_as_slow_as_its_casts_has_a_hardware_path() -
     assert diagnose(no_hardware_path(narrow_s=2.5e-3, cast_s=2.6e-3)).mechanism == CANT_TELL
 
 
+def test_a_narrow_type_that_catches_up_at_larger_sizes_has_a_hardware_path() -> None:
+    small = no_hardware_path().points[0]
+    large = point(1000, pair(path(10e-3, {"operand_bits": 32.0}), path(11e-3, {"operand_bits": 16.0})))
+    assert diagnose(case(small, large)).mechanism == CANT_TELL
+
+
+def test_a_mechanism_that_predicts_comes_before_one_by_exclusion() -> None:
+    other = path(1.5e-3, {"copied_bytes": 1e6}, {"quantise": 1e-6, "copy": 0.75e-3})
+    control = quantising().points[1]
+    found = diagnose(case(point(200, pair(path(1e-3), other)), control))
+    assert {name for name, _ in found.candidates} == {"transfer", "quantising", "kernel unfit for the shape"}
+    assert (found.mechanism, found.by_exclusion) == ("transfer", False)
+
+
 def test_a_kernel_that_loses_on_the_other_shape_too_is_not_called_unfit() -> None:
     found = diagnose(quantising(spent_s=1e-6, other_s=1.4e-3, control_ratio=1.3))
     assert found.mechanism == CANT_TELL

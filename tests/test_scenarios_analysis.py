@@ -223,6 +223,14 @@ def test_a_killed_run_has_no_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "ended early (killed)" in render.footer(report)
 
 
+def test_a_run_without_enough_for_a_table_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recorded(monkeypatch, tmp_path, warmup_lines(0.5, 0.05)[:2])
+    assert cli.main(["scenario", "--replay", str(path)]) == 0
+    assert "Too little was measured" in capsys.readouterr().out
+
+
 def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["scenario"]) == 0
     listed = capsys.readouterr().out

@@ -50,6 +50,10 @@ def sections(report: ScenarioReport) -> list[RenderableType]:
     for table in found.tables:
         parts += [Text(), Text(table.title, "bold"), _rich(table)]
         parts += [Text(table.note, "dim")] if table.note else []
+    if not found.tables:
+        parts.append(
+            Text("Too little was measured for a table: two processes of each side are the least.", "yellow")
+        )
     parts += [Text(), *(Text(sentence) for sentence in found.sentences)] if found.sentences else []
     parts += [Text(f"Not measured: {gap}.", "yellow") for gap in found.gaps]
     return [*parts, Text(footer(report), "dim")]
