@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from flashperf import cli, registry
-from flashperf.errors import UserError
 from flashperf.gpus import GPUS, gpu
-from flashperf.problem import load_problem
-from flashperf.records import Case
+from flashperf.problem import WrongResult
+from flashperf.records import Arrays, Case
 from flashperf.roofline import place
 from flashperf.traffic.mechanism import CaseTraffic, case_traffic, cuda_cases, trace_case, with_traffic
 
@@ -32,8 +32,6 @@ def test_declared_bytes_are_those_that_the_kernels_touch(case: Case) -> None:
 
 def simulated(name: str, variant: str, l2_kib: int = 0, **sizes: int | str) -> CaseTraffic:
     """On an H100, with an L2 as small as the sizes are."""
-    from dataclasses import replace
-
     device = replace(gpu("h100"), l2_bytes=l2_kib << 10) if l2_kib else gpu("h100")
     (case,) = cuda_cases(MECHANISMS[name], [variant], sizes=dict(sizes))
     return case_traffic(MECHANISMS[name], case, device)
@@ -72,13 +70,15 @@ def test_a_placement_can_carry_what_was_simulated() -> None:
 
 
 def test_a_wrong_kernel_has_no_traffic() -> None:
-    """The outputs of a traced call are checked as those of any other."""
-    mechanism = MECHANISMS["cache"]
-    case = registry.cases(mechanism, "test", ["cuda"])[0]
-    problem = load_problem(mechanism, case, emulated=True)
-    call, inputs, outputs = problem.bind()
-    with pytest.raises(UserError, match="wrong result"):
-        problem.check(call, inputs, outputs)  # it has not run
+    """The outputs of a traced call are checked as those of any other: here against a reference that is off by one."""
+    right = MECHANISMS["cache"]
+
+    def off_by_one(case: Case, inputs: Arrays) -> Arrays:
+        return {name: array + 1 for name, array in right.reference(case, inputs).items()}
+
+    case = registry.cases(right, "test", ["cuda"])[0]
+    with pytest.raises(WrongResult, match="not timed"):
+        trace_case(replace(right, reference=off_by_one), case)
 
 
 # ---- the command -----------------------------------------------------------------------------------------
