@@ -99,7 +99,7 @@ def analyse(lines: Sequence[Line]) -> Findings:
     )
     note = f"Means over {len(whole)} pairs of processes; the median of {STEADY_TASKS} tasks in each."
     table = Table("From the start of a process", ("stage", "Standard", "Flash", "ratio"), rows, note)
-    return Findings(totals, (table,), (break_even_words(stages, answer),))
+    return Findings(totals, (table,), (break_even_words(totals[0], stages, answer),))
 
 
 def _row(stage: str, standard_s: np.ndarray, flash_s: np.ndarray) -> tuple[Cell, ...]:
@@ -125,17 +125,15 @@ def break_even(first_s: tuple[np.ndarray, np.ndarray], later_s: tuple[np.ndarray
     return ratio_of_means_interval(first_s[0] - first_s[1], later_s[1] - later_s[0])
 
 
-def break_even_words(stages: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray]) -> str:
-    """When the variant that starts slower has made up for it."""
-    slow, fast = (
-        ("flash", "standard") if answer["flash"].mean() > answer["standard"].mean() else ("standard", "flash")
-    )
-    later = stages[slow][:, 2], stages[fast][:, 2]
-    names = {"flash": "Flash", "standard": "Standard"}
-    extra = t_interval(answer[slow] - answer[fast])
-    if extra.low <= 0:
+def break_even_words(first: Total, stages: Mapping[str, np.ndarray], answer: Mapping[str, np.ndarray]) -> str:
+    """When the variant that starts slower has made up for it; ``first``: Flash's first answer over Standard's."""
+    if first.verdict not in ("slower", "faster"):
         return "Which of the two gives its first answer sooner can't be told."
-    said = f"{names[slow]} needs {1e3 * extra.value:.0f} ms more until its first answer"
+    slow, fast = ("flash", "standard") if first.verdict == "slower" else ("standard", "flash")
+    later = stages[slow][:, 2], stages[fast][:, 2]
+    name = {"flash": "Flash", "standard": "Standard"}[slow]
+    extra_s = float((answer[slow] - answer[fast]).mean())
+    said = f"{name} needs {1e3 * extra_s:.0f} ms more until its first answer"
     saving = t_interval(later[1] - later[0])
     if saving.low <= 0 <= saving.high:
         return f"{said}; whether it makes up for them later can't be told."
