@@ -142,8 +142,11 @@ def mentions(folders: dict[str, str]) -> Iterator[str]:
 
 
 def strings(text: str) -> Iterator[str]:
-    """The strings of a module as regular expressions: a gap in an f-string is any word."""
+    """The strings of a module as regular expressions: a gap in an f-string is any word, as is a prefix's rest."""
     for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "startswith":
+            prefixes = [a.value for a in node.args if isinstance(a, ast.Constant) and len(str(a.value)) > 4]
+            yield from (re.escape(str(prefix)) + r"\w+" for prefix in prefixes)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield re.escape(node.value)
         elif isinstance(node, ast.JoinedStr):
@@ -189,6 +192,7 @@ def test_the_search_for_kernels_tells_names_apart() -> None:
     assert found("gemm_f32_packed", 'prepare("gemm_f32_packed", x)')
     assert found("gemm_f32_packed", 'prepare(f"gemm_{dtype}_{layout}", x)')
     assert found("copy_bf16", "prepare(f'copy_{case.dtype}', x)")
+    assert found("peak_f32_fma", "[k for k in kernels if k.startswith('peak_')]")
     assert not found("gemm_f32_packed", 'prepare("gemm_f32", x)')
     assert not found("copy_bf16", "prepare(f'pack_{case.dtype}', x)")
     assert not found("copy_bf16", "f'{kernel}_{dtype}'")
