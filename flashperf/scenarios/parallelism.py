@@ -6,13 +6,13 @@ twice the time of two: 100 % if two are twice as fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from flashperf.cases.guards import cores_at_least, torch_installed
-from flashperf.records import Interval
-from flashperf.scenarios.definition import Findings, Line, Quantity, Recorder, Scenario, Table, Total
+from flashperf.records import Comparison, Interval
+from flashperf.scenarios.definition import Cell, Findings, Line, Quantity, Recorder, Scenario, Table, Total
 from flashperf.scenarios.pairs import MARGIN
 from flashperf.scenarios.ranks import run_ranks
 from flashperf.stats import compare_log_ratios, exp_interval, t_interval
@@ -51,38 +51,35 @@ def analyse(lines: Sequence[Line]) -> Findings:
     for (length, strategy), own in sorted(groups.items()):
         if len(own) < 2:
             continue
-        logs = [
-            float(np.mean([np.log(line["split_s"] / line["alone_s"]) for line in part]))
-            for part in own.values()
-        ]
-        talk = [
-            float(np.mean([line["split_talking_s"] / line["split_s"] for line in part]))
-            for part in own.values()
-        ]
-        split_s = t_interval([float(np.mean([line["split_s"] for line in part])) for part in own.values()])
-        found = compare_log_ratios(logs, MARGIN)
-        cells = (
-            str(length),
-            strategy,
-            Quantity(split_s, "s"),
-            Quantity(found.ratio, "ratio"),
-            Quantity(efficiency(logs), "fraction"),
-            Quantity(t_interval(talk), "fraction"),
-        )
+        cells, found = _row(length, strategy, list(own.values()))
         rows.append(cells)
         if length == max(LENGTHS):
-            totals.append(
-                Total(
-                    f"{strategy} parallel on {RANKS} ranks / one rank, {length} tokens",
-                    found.ratio,
-                    found.verdict,
-                )
-            )
+            what = f"{strategy} parallel on {RANKS} ranks / one rank, {length} tokens"
+            totals.append(Total(what, found.ratio, found.verdict))
     columns = ("length", "split by", "time", "two ranks / one", "efficiency", "in collectives")
     note = "data: sequences; tensor: heads and hidden units; sequence: positions. Waiting for the other rank is talk."
     tables = (Table("A Llama-like block on two ranks", columns, tuple(rows), note),) if rows else ()
     gaps = ("NCCL: no GPU was used; the same code under torchrun has never been run",)
     return Findings(tuple(totals), tables, (), gaps)
+
+
+def _row(length: int, strategy: str, groups: Sequence[Sequence[Line]]) -> tuple[tuple[Cell, ...], Comparison]:
+    """A row, and two ranks against one; each group of processes is one estimate."""
+
+    def mean(value: Callable[[Line], float]) -> list[float]:
+        return [float(np.mean([value(line) for line in lines])) for lines in groups]
+
+    logs = mean(lambda line: float(np.log(line["split_s"] / line["alone_s"])))
+    found = compare_log_ratios(logs, MARGIN)
+    cells: tuple[Cell, ...] = (
+        str(length),
+        strategy,
+        Quantity(t_interval(mean(lambda line: line["split_s"])), "s"),
+        Quantity(found.ratio, "ratio"),
+        Quantity(efficiency(logs), "fraction"),
+        Quantity(t_interval(mean(lambda line: line["split_talking_s"] / line["split_s"])), "fraction"),
+    )
+    return cells, found
 
 
 def efficiency(log_ratios: Sequence[float]) -> Interval:

@@ -46,17 +46,7 @@ def run_ranks(
         }
         outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in range(world)]
         errors = [files.enter_context(tempfile.TemporaryFile()) for _ in range(world)]
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", module],
-                stdin=subprocess.DEVNULL,
-                stdout=outputs[rank],
-                stderr=errors[rank],
-                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                start_new_session=True,
-            )
-            for rank in range(world)
-        ]
+        ranks = [_start(module, rank, shared, outputs[rank], errors[rank]) for rank in range(world)]
         try:
             _wait(ranks, errors, timeout_s)
         finally:
@@ -66,6 +56,19 @@ def run_ranks(
                 process.wait()
         outputs[0].seek(0)
         return [json.loads(line) for line in outputs[0].read().decode().splitlines() if line.startswith("{")]
+
+
+def _start(
+    module: str, rank: int, shared: Mapping[str, str], output: IO[bytes], errors: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        start_new_session=True,
+    )
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]], errors: Sequence[IO[bytes]], timeout_s: float) -> None:

@@ -13,87 +13,102 @@ _LAYERS, _WIDTH = 4, 1024
 _copier = ThreadPoolExecutor(1)
 
 
-def _make(path: str, sizes: Mapping[str, int], seed: int) -> Built:
-    import torch
+class _Stack:
+    """Products with a few matrices that lie on the host, on the device, or pass through two buffers there."""
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    generator = torch.Generator().manual_seed(seed)
-    host = [torch.randn(_WIDTH, _WIDTH, generator=generator) / _WIDTH**0.5 for _ in range(_LAYERS)]
-    if device.type == "cuda":
-        host = [weight.pin_memory() for weight in host]
-    resident = [weight.to(device, copy=True) for weight in host]
-    staging = [torch.empty_like(resident[0]) for _ in range(2)]
-    x = torch.randn(sizes["rows"], _WIDTH, generator=generator).to(device)
+    def __init__(self, rows: int, seed: int) -> None:
+        import torch
 
-    def finish() -> None:
-        if device.type == "cuda":
+        self.on_gpu = torch.cuda.is_available()
+        device = torch.device("cuda" if self.on_gpu else "cpu")
+        generator = torch.Generator().manual_seed(seed)
+        host = [torch.randn(_WIDTH, _WIDTH, generator=generator) / _WIDTH**0.5 for _ in range(_LAYERS)]
+        self.host = [weight.pin_memory() for weight in host] if self.on_gpu else host
+        self.on_device = [weight.to(device, copy=True) for weight in host]
+        self.staging = [torch.empty_like(self.on_device[0]) for _ in range(2)]
+        self.x = torch.randn(rows, _WIDTH, generator=generator).to(device)
+
+    def finish(self) -> None:
+        """Wait for the device: without this, only what it was asked for would be timed."""
+        import torch
+
+        if self.on_gpu:
             torch.cuda.synchronize()
 
-    def from_resident() -> Any:
-        y = x
-        for weight in resident:
+    def resident(self) -> Any:
+        """Weights on the device."""
+        y = self.x
+        for weight in self.on_device:
             y = y @ weight
-        finish()
+        self.finish()
         return y
 
-    def streamed() -> Any:
-        y = x
-        for weight in host:
-            staging[0].copy_(weight)
-            y = y @ staging[0]
-        finish()
+    def streamed(self) -> Any:
+        """Each weight copied, then used."""
+        y = self.x
+        for weight in self.host:
+            self.staging[0].copy_(weight)
+            y = y @ self.staging[0]
+        self.finish()
         return y
 
-    def overlapped_on_gpu() -> Any:
-        """Copies on a stream of their own; a buffer is written again only when the product that read it is done."""
-        y, read = x, [torch.cuda.Event() for _ in range(_LAYERS)]
+    def streamed_overlapped(self) -> Any:
+        """The next weight is copied while this one is used."""
+        return self._by_streams() if self.on_gpu else self._by_a_thread()
+
+    def _by_a_thread(self) -> Any:
+        y = self.x
+        pending = _copier.submit(self.staging[0].copy_, self.host[0])
+        for n in range(_LAYERS):
+            pending.result()
+            if n + 1 < _LAYERS:
+                pending = _copier.submit(self.staging[(n + 1) % 2].copy_, self.host[n + 1])
+            y = y @ self.staging[n % 2]
+        return y
+
+    def _by_streams(self) -> Any:
+        """A buffer is written again only when the product that read it is done."""
+        import torch
+
+        y, read = self.x, [torch.cuda.Event() for _ in range(_LAYERS)]
         copying = torch.cuda.Stream()
         copying.wait_stream(torch.cuda.current_stream())
-        for n, weight in enumerate(host):
+        for n, weight in enumerate(self.host):
             arrived = torch.cuda.Event()
             with torch.cuda.stream(copying):
                 if n >= 2:
                     copying.wait_event(read[n - 2])
-                staging[n % 2].copy_(weight, non_blocking=True)
+                self.staging[n % 2].copy_(weight, non_blocking=True)
                 arrived.record()
             torch.cuda.current_stream().wait_event(arrived)
-            y = y @ staging[n % 2]
+            y = y @ self.staging[n % 2]
             read[n].record()
-        finish()
+        self.finish()
         return y
 
-    def overlapped() -> Any:
-        if device.type == "cuda":
-            return overlapped_on_gpu()
-        y = x
-        pending = _copier.submit(staging[0].copy_, host[0])
-        for n in range(_LAYERS):
-            pending.result()
-            if n + 1 < _LAYERS:
-                pending = _copier.submit(staging[(n + 1) % 2].copy_, host[n + 1])
-            y = y @ staging[n % 2]
-        finish()
-        return y
+    def copies(self) -> None:
+        """The copies alone."""
+        for weight in self.host:
+            self.staging[0].copy_(weight)
+        self.finish()
 
-    def copies() -> None:
-        for weight in host:
-            staging[0].copy_(weight)
-        finish()
-
-    def reference() -> Any:
-        y = x.double().cpu()
-        for weight in host:
+    def reference(self) -> Any:
+        """In float64 on the host."""
+        y = self.x.double().cpu()
+        for weight in self.host:
             y = y @ weight.double()
         return y
 
-    calls = {"resident": from_resident, "streamed": streamed, "streamed_overlapped": overlapped}
+
+def _make(path: str, sizes: Mapping[str, int], seed: int) -> Built:
+    stack = _Stack(sizes["rows"], seed)
     copied = 0 if path == "resident" else _LAYERS * _WIDTH * _WIDTH * 4
     return Built(
-        call=calls[path],
-        reference=reference,
+        call=getattr(stack, path),
+        reference=stack.reference,
         tolerance=1e-4,
         facts={"copied_bytes": copied, "flops": 2 * sizes["rows"] * _LAYERS * _WIDTH * _WIDTH},
-        parts={"copy": copies} if copied else {},
+        parts={"copy": stack.copies} if copied else {},
         proof=Proof(ops=("aten::mm",) if path != "streamed" else ("aten::mm", "aten::copy_")),
     )
 
