@@ -73,6 +73,11 @@ def test_requests_wait_for_a_slot() -> None:
     assert admitted == {0: 0, 1: 0, 2: 3}
 
 
+def test_decoding_is_padded_to_a_power_of_two_within_the_slots() -> None:
+    what = custom_scenario((4,) * 6, steps=2, arrivals=(0, 0, 0, 1, 1, 1), concurrency=6)
+    assert [turn.decode.rows for turn in schedule(what, "packed").iterations] == [4, 6, 4]
+
+
 def test_an_idle_scheduler_goes_on_at_the_next_arrival() -> None:
     what = custom_scenario((4, 4), steps=2, arrivals=(0, 50), concurrency=2)
     assert [turn.clock for turn in schedule(what, "packed").iterations] == [0, 1, 50, 51]

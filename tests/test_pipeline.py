@@ -154,14 +154,15 @@ def test_nan_in_logits_is_named() -> None:
 
 
 def test_arrivals_change_the_schedule_and_not_the_logits() -> None:
-    later = custom_scenario((7, 1, 12), steps=4, seed=1, arrivals=(0, 1, 9), concurrency=2)
+    # Three of four are active at first: a decoding step of four rows, one of them padding.
+    later = custom_scenario((7, 1, 12, 5), steps=4, seed=1, arrivals=(0, 0, 0, 2), concurrency=4)
     for batching in SWITCHES["batching"].levels:
         levels = {**STANDARD, "batching": batching}
         served = make_task(levels, later)
-        check = check_logits(collected(served), reference(levels), levels)
+        check = check_logits(collected(served), reference(levels, later), levels)
         assert check.passed, check.reason
         times = served.run()
-        assert times.latencies_s.shape == times.queued_s.shape == (3,)
+        assert times.latencies_s.shape == times.queued_s.shape == (4,)
         assert (times.latencies_s > times.queued_s).all()
         assert (times.queued_s >= 0).all()
 
