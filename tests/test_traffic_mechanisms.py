@@ -105,7 +105,7 @@ def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nope"], "valid are attention"),
+        (["nope"], "unknown mechanism 'nope'"),
         (["cache", "--gpu", "v100"], "valid are " + ", ".join(sorted(GPUS))),
         (["cache", "--variant", "nope"], "valid are"),
         (["cache", "--size", "q=3"], "it has n, chunk"),
