@@ -112,6 +112,9 @@ def pair_report(
         here, reason = (MISSING, sides[1].get(name)) if name in ready[0] else (NEW, sides[0].get(name))
         where = "is not there now" if here == MISSING else "was not there before"
         outcomes[name] = Outcome(name, here, detail=reason or where)
+    for name, why in sides[1].items():
+        if "::" not in name and name not in sides[0]:  # a bench file that could be read before
+            outcomes[name] = Outcome(name, FAILED, detail=f"now: {why}")
     both = [name for name in sides[0] if name in sides[1]]
     notes = [f"{len(results.times)} benches in process pairs, start-up {pairs.start_s:.0f} s"]
     if both:

@@ -205,6 +205,12 @@ class _Collector:
 
     def __init__(self) -> None:
         self.items: list[Any] = []
+        self.errors: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            said = [line for line in str(report.longrepr).splitlines() if line.startswith("E ")]
+            self.errors[report.nodeid] = said[-1][1:].strip() if said else "it can't be collected"
 
     def pytest_collection_finish(self, session: Any) -> None:
         self.items = list(session.items)
@@ -228,7 +234,7 @@ def _collected(
     if code not in (0, 5):
         sys.stderr.write(said.getvalue())
     benches: dict[str, tuple[Any, Any]] = {}
-    problems: dict[str, str] = {}
+    problems: dict[str, str] = dict(collector.errors)
     for item in collector.items:
         if FIXTURE in getattr(item, "fixturenames", ()):
             case, reason = _case_of(item)
@@ -236,9 +242,6 @@ def _collected(
                 problems[item.nodeid] = reason
             else:
                 benches[item.nodeid] = case
-    if code not in (0, 1, 5):
-        lines = [line for line in said.getvalue().splitlines() if line.startswith(("ERROR", "E  "))]
-        problems[f"{files[0]} (collection)"] = lines[-1] if lines else f"pytest ended with code {code}"
     return benches, problems
 
 
