@@ -140,7 +140,7 @@ def dequantize_launch(
     """int32 sums [m,n] times both scales."""
     m, n = total.shape
     block = min(1024, block_of(n, 16))
-    meta = {"BLOCK": block, "num_warps": 4}
+    meta = {"BLOCK": block, "num_warps": max(1, block // 256)}
     return Launch(dequantize, (m, ceil_div(n, block)), (total, x_scale, w_scale, y, n), meta)
 
 

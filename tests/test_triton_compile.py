@@ -155,14 +155,15 @@ PRODUCTS = {
 }
 #: Products whose operands are not on the way into shared memory while others multiply.
 NOT_PIPELINED = ("tiling/bad_tile/", "tiling/one_stage/")
-#: Kernels that stream: 16 bytes an access both ways. The others read or write a value per row, or bytes.
+#: Kernels that stream: 16 bytes an access both ways. The others read or write a value per row, or bytes, or learn from
+#: memory how many keys are in use, so that no 16 bytes are known to be inside.
 STREAMING = (
-    *("cast", "unary_pass", "bias_gelu", "swiglu", "softmax", "residual_rmsnorm", "normalise", "add_parts"),
+    *("cast", "unary_pass", "bias_gelu", "swiglu", "softmax", "residual_rmsnorm", "add_parts"),
     *("scaled_sum", "scaled_sum_persistent", "produce", "consume", "dequantize"),
 )
 OTHERS = (
     *("binary_pass", "row_pass", "add_mask", "quantize_rows", "quantize_known", "pad_rows", "unpad_rows"),
-    *("cross_entropy", "log_softmax", "pick_loss"),
+    *("cross_entropy", "log_softmax", "pick_loss", "normalise"),
 )
 
 
