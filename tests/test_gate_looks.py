@@ -58,7 +58,7 @@ def test_what_is_open_after_eight_pairs_gets_two_more_and_the_rest_does_not() ->
         ("b", (8, 9)),
         ("b", (10, 11)),
     ]
-    assert {budget for *_, budget in pairs.asked} == {pytest.approx(0.1)}
+    assert [budget for *_, budget in pairs.asked] == pytest.approx([0.1] * 4)
     assert pairs.started == 12
     assert told == ["a", "b", "b", "b"]
     verdicts = judge_pairs(results, GateOptions(0.05))
