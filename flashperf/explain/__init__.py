@@ -9,7 +9,8 @@ from typing import Any
 
 from flashperf.errors import UserError
 from flashperf.explain.factory import Factory, target_of
-from flashperf.explain.run import FactoryPhases, PipelinePhases, replay
+from flashperf.explain.own import FactoryPhases
+from flashperf.explain.run import PipelinePhases, replay
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.records import Explanation
 
