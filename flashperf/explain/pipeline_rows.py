@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 #: field of a run -> (title, unit, better, scale, note); means over a worker's runs, zeros included
 _OF_RUNS = {
-    "latency_p50_s": ("request latency p50", "ms", "lower", 1e3, "from a request's arrival to its last token"),
+    "latency_p50_s": (
+        "request latency p50",
+        "ms",
+        "lower",
+        1e3,
+        "from a request's arrival to its last token",
+    ),
     "latency_p95_s": ("request latency p95", "ms", "lower", 1e3, ""),
     "latency_p99_s": ("request latency p99", "ms", "lower", 1e3, ""),
     "queued_s": ("queueing", "ms", "lower", 1e3, "mean from a request's arrival to its admission"),

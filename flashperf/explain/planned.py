@@ -44,7 +44,9 @@ class _Planned:
 class Planner:
     """Counts the calls of any mixture of one scenario, as ``Task.counts`` does; each program is lowered once."""
 
-    def __init__(self, config: ModelConfig, scenario: Scenario, engine: RecordingEngine | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, scenario: Scenario, engine: RecordingEngine | None = None
+    ) -> None:
         engine = engine or RecordingEngine()
         stubs = {name: engine.empty(shape, "f32") for name, shape in config.shapes().items()}
         self._parts = (engine, config, WeightStore(engine, stubs, lambda name: 1.0), Buffers(engine))
