@@ -112,7 +112,15 @@ def test_a_bound_is_reproduced_by_anything_beyond_it() -> None:
 
 
 def test_a_claim_without_a_size_needs_the_direction_only() -> None:
-    assert judge(replace(SLOWER, ratio=None), around(9.0)).state == REPRODUCED
+    verdict = judge(replace(SLOWER, ratio=None), around(9.0))
+    assert (verdict.state, verdict.why) == (DIRECTION, "it gives no size")
+
+
+def test_a_claim_of_a_small_effect_is_not_contradicted_by_half_of_it() -> None:
+    small = replace(SLOWER, ratio=57 / 60, above=False)
+    assert judge(small, around(0.97, 1.003)).state == DIRECTION
+    assert judge(small, around(0.951, 1.003)).state == REPRODUCED
+    assert judge(small, Interval(1.0, 1.0, 1.0)).state == CONTRADICTED
 
 
 def test_what_can_not_be_tested_or_was_not_measured_says_why() -> None:

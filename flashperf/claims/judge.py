@@ -41,14 +41,16 @@ def judge(claim: Claim, measured: Interval | None, missing: str = "") -> Verdict
     low, value, high = (_towards(x, claim.above) for x in (measured.low, measured.value, measured.high))
     low, high = min(low, high), max(low, high)
     margin = math.log1p(NOTHING)
+    if claim.ratio is not None:
+        margin = min(margin, abs(math.log(claim.ratio)) / 2)  # a claim of a small effect needs a closer look
     if -margin <= low and high <= margin:
-        return Verdict(CONTRADICTED, f"no effect beyond {NOTHING:.0%}")
+        return Verdict(CONTRADICTED, f"no effect beyond {math.expm1(margin):.1%}")
     if high < 0:
         return Verdict(CONTRADICTED, "the other way round")
     if low <= 0:
         return Verdict(CANT_TELL, "the interval holds 1")
     if claim.ratio is None:
-        return Verdict(REPRODUCED, "it gives a direction, no size")
+        return Verdict(DIRECTION, "it gives no size")
     return _sized(claim.ratio, claim, low, value, high)
 
 

@@ -161,7 +161,8 @@ def footer(report: CasesReport) -> str:
     busy = f"; the machine was busy: {where.busy_reason}" if where.busy else ""
     spent = "" if math.isnan(report.seconds) else f", {report.seconds:.0f} s"
     ended = "" if not report.partial else f", ended early ({report.stopped})"
-    return f"{where.device}, {where.cores} cores, torch {where.versions.get('torch', 'none')}{spent}{ended}{busy}."
+    cores = f"{where.cores} core{'s' * (where.cores > 1)}"
+    return f"{where.device}, {cores}, torch {where.versions.get('torch', 'none')}{spent}{ended}{busy}."
 
 
 def markdown(report: CasesReport) -> str:

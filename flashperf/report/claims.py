@@ -61,7 +61,7 @@ def footer(report: ClaimsReport) -> str:
     spent = "" if math.isnan(report.seconds) else f", {report.seconds:.0f} s"
     ended = "" if report.stopped == "done" else f", ended early ({report.stopped})"
     busy = f"; the machine was busy: {where.busy_reason}" if where.busy else ""
-    return f"{where.device}, {where.cores} cores{spent}{ended}{busy}."
+    return f"{where.device}, {where.cores} core{'s' * (where.cores > 1)}{spent}{ended}{busy}."
 
 
 def markdown(report: ClaimsReport) -> str:

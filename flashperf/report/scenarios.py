@@ -11,7 +11,7 @@ from rich.text import Text
 
 from flashperf.records import Interval
 from flashperf.report.numbers import bracketed
-from flashperf.scenarios.definition import Cell, Table
+from flashperf.scenarios.definition import Cell, Table, cores_text
 from flashperf.scenarios.run import ScenarioReport
 from flashperf.store import to_json
 from flashperf.units import seconds
@@ -60,9 +60,9 @@ def sections(report: ScenarioReport) -> list[RenderableType]:
 
 
 def _rich(table: Table) -> RichTable:
-    made = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    made = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for number, title in enumerate(table.columns):
-        made.add_column(title, overflow="fold", no_wrap=number < 2)
+        made.add_column(title, overflow="fold", no_wrap=number < 2 or title.startswith("/"))
     for row in table.rows:
         made.add_row(*(cell(value) for value in row))
     return made
@@ -74,7 +74,7 @@ def footer(report: ScenarioReport) -> str:
     spent = "" if math.isnan(report.seconds) else f", {report.seconds:.0f} s"
     ended = "" if report.stopped == "done" else f", ended early ({report.stopped})"
     busy = f"; the machine was busy: {where.busy_reason}" if where.busy else ""
-    return f"{where.device}, {where.cores} cores{spent}{ended}{busy}."
+    return f"{where.device}, {cores_text(where.cores)}{spent}{ended}{busy}."
 
 
 def markdown(report: ScenarioReport) -> str:

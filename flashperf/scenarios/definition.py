@@ -52,6 +52,11 @@ class Findings:
     gaps: tuple[str, ...] = ()
 
 
+def cores_text(number: float) -> str:
+    """``1 core``, ``0.5 cores``."""
+    return f"{number:g} core{'s' * (number != 1)}"
+
+
 class Recorder(Protocol):
     """What a scenario measures with: a record, time left, and a random source."""
 

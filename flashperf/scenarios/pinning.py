@@ -20,7 +20,17 @@ from flashperf.environment import usable_cores
 from flashperf.measure import bind_case
 from flashperf.mechanisms.pinning import MECHANISM
 from flashperf.records import Case
-from flashperf.scenarios.definition import Cell, Findings, Line, Quantity, Recorder, Scenario, Table, Total
+from flashperf.scenarios.definition import (
+    Cell,
+    Findings,
+    Line,
+    Quantity,
+    Recorder,
+    Scenario,
+    Table,
+    Total,
+    cores_text,
+)
 from flashperf.scenarios.neighbour import Neighbour, can_bind
 from flashperf.scenarios.pairs import blocks_by, compared, percentile_s, side_times
 from flashperf.scenarios.quota import Quota, QuotaError
@@ -34,7 +44,7 @@ _SIZES = {"rows": 512, "values": 1 << 22, "longest": 1 << 16}
 #: Long enough that a block takes more time than a period of the scheduler's quota.
 _LEAST_SAMPLE_S = 20e-3
 _BASE = "work_queue"
-_QUIET, _NEIGHBOUR, _QUOTA = "undisturbed", "busy neighbour", "CPU quota"
+_QUIET, _NEIGHBOUR, _QUOTA = "undisturbed", "neighbour", "quota"
 
 
 class PinningSubject:
@@ -101,7 +111,7 @@ def measure(run: Recorder) -> None:
                 throttled, periods = quota.throttled()
                 run.write("quota", cores=cores / 2, throttled=throttled, periods=periods)
         except QuotaError as error:
-            run.write("gap", what=_QUOTA, why=str(error))
+            run.write("gap", what="under a CPU quota", why=str(error))
 
 
 def _arguments(pair: tuple[str, int, int]) -> dict[str, Any]:
@@ -180,7 +190,7 @@ def analyse(lines: Sequence[Line]) -> Findings:
             "How many threads",
             titles,
             tuple(rows["threads"]),
-            f"Of the work queue on {plan['cores']} cores; / queue: over its time with {threads_then} threads.",
+            f"Of the work queue on {cores_text(plan['cores'])}; / queue: over its own with {threads_then} threads.",
         ),
     ]
     return Findings(tuple(totals), tuple(t for t in tables if t.rows), _sentences(lines), _gaps(lines))
@@ -188,12 +198,13 @@ def analyse(lines: Sequence[Line]) -> Findings:
 
 def _place(key: tuple[str, str, int, int]) -> tuple[int, str, int]:
     condition, variant, threads, _ = key
-    return (_QUIET, _NEIGHBOUR, _QUOTA).index(condition), variant, threads
+    order = (_QUIET, _NEIGHBOUR, _QUOTA)
+    return order.index(condition) if condition in order else len(order), variant, threads
 
 
 def _sentences(lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(
-        f"Under the quota of {line['cores']:g} cores the processes were throttled in {line['throttled']} of "
+        f"Under the quota of {cores_text(line['cores'])} the processes were throttled in {line['throttled']} of "
         f"{line['periods']} periods."
         for line in lines
         if line["kind"] == "quota"
