@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 from flashperf import cli
 from flashperf.forecast import check_accuracy, forecast_pipeline, pricing
 from flashperf.forecast.accuracy import Accuracy, Side, lines
-from flashperf.forecast.pricing import PricingEngine, gpu_price, price_all, roof_price
+from flashperf.forecast.pipeline import mean_occupancy
+from flashperf.forecast.pricing import Price, PricingEngine, gpu_price, price_all, roof_price
 from flashperf.forecast.work import format_of, work_of
 from flashperf.gpus import GRAPH_LAUNCH_S, LAUNCH_S, gpu
+from flashperf.machine_code import KernelCode
 from flashperf.pipeline.engine import PlannedCall
 from flashperf.roofline import Roof
 
@@ -89,6 +92,15 @@ def test_few_blocks_leave_most_sms_idle() -> None:
     one = price(planned("gemm_f32_packed", (128, 8192), (4, 8192, 32), (128, 128)))
     assert one.kind == "compute"
     assert one.seconds == pytest.approx(132 * 2 * 128 * 128 * 8192 / gpu("h100").peaks["f32"])
+
+
+def test_occupancy_is_weighted_by_time() -> None:
+    code = {"pipeline": {"square_f32": KernelCode("square_f32", "sm_90", 64, 0, 0, {})}}
+    found = gpu_price(gpu("h100"), 1.0, code)(planned("square_f32", (64,), (64,)))
+    assert found.occupancy == 0.5  # 64 registers: 4 blocks of 256 threads, of 8
+    prices = {"a": Price(1.0, "memory", 0.25), "b": Price(3.0, "memory", 0.75), "c": Price(9.0, "link")}
+    assert mean_occupancy(Counter(a=3, b=1, c=1), prices) == pytest.approx(0.5)
+    assert mean_occupancy(Counter(c=1), prices) is None
 
 
 def test_what_the_host_does_is_left_out_by_name() -> None:
@@ -193,10 +205,10 @@ def test_bad_input_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 
 def test_both_variants_are_predicted_and_measured() -> None:
     """Real calls of a tiny model; only that everything is there and positive."""
-    found = check_accuracy(roofs(), "stub", model="shape:tiny", flash="fusion=split", runs=1)
+    found = check_accuracy(roofs(), "stub", model="shape:tiny", flash="fusion=split,dispatch=eager", runs=1)
     for side in (found.standard, found.flash):
         assert min(side.predicted_s, side.isolated_s, side.measured_s) > 0
-    assert "square_f32" in found.kernels
+    assert {"square_f32", "gemm_f32_packed"} <= set(found.kernels)
     assert np.isfinite([found.ratio_error, found.typical_factor]).all()
     assert any("off by" in line for line in lines(found))
 

@@ -20,7 +20,7 @@ from flashperf.pipeline.scenario import scenario as scenario_of
 from flashperf.pipeline.subject import PipelineSubject
 from flashperf.pipeline.switches import Levels, parse_levels
 
-_RUNS = 5
+_RUNS = 8
 _BUSY = 0.05
 
 
@@ -43,7 +43,7 @@ class Accuracy:
     """Both variants, and kernel -> (predicted, measured) seconds of all its calls in a run of both.
 
     Isolated calls find their arrays in the caches that hold them, and are predicted so; in a run the whole model
-    passes in between. waited: part of the runs' wall time, spent waiting for a core; it is not in their seconds
+    passes in between. waited: part of the measured runs that was spent waiting for a core
     """
 
     roofs: str
@@ -87,7 +87,7 @@ def check_accuracy(
     weights = 4 * sum(prod(shape) for shape in subject.config.shapes().values())
     keys, seen = {*counts[0], *counts[1]}, seen_part(planned)
     prices = price_all(keys, engine.calls, roof_price(roofs, weights, seen), roofs.fixed_s()[0])
-    alone = price_all(keys, engine.calls, roof_price(roofs, 0, seen), 0.0)
+    alone = price_all(keys, engine.calls, roof_price(roofs, 0, seen), roofs.fixed_s()[0])
     subject.check(both)
     measured, waited = _medians(subject, both, runs)
     isolated = {key: float(np.median(times["warm"])) for key, times in subject.isolated(both).items()}
@@ -110,12 +110,16 @@ def check_accuracy(
 
 
 def _medians(subject: PipelineSubject, both: Sequence[Levels], runs: int) -> tuple[list[float], float]:
-    """Median seconds of a run of each, taking turns, less what it waited for a core; and the part that was waited."""
+    """Median seconds of a run of each, taking turns, over the half that waited least for a core; how much it waited."""
     made = [[subject.run(levels) for levels in both] for _ in range(runs)]
-    seconds = np.array([[run["seconds"] for run in pair] for pair in made])
-    waits = np.array([[run.get("runqueue_s", 0.0) for run in pair] for pair in made])
-    running = np.median(seconds - waits, axis=0)
-    return [float(value) for value in running], float(waits.sum() / seconds.sum())
+    seconds, waited = [], 0.0
+    for own in zip(*made, strict=True):
+        calmest = sorted(own, key=lambda run: run.get("runqueue_s", 0.0))[: (len(own) + 1) // 2]
+        seconds.append(float(np.median([run["seconds"] for run in calmest])))
+        waited = max(
+            waited, float(np.median([run.get("runqueue_s", 0.0) / run["seconds"] for run in calmest]))
+        )
+    return seconds, waited
 
 
 def lines(found: Accuracy, most_kernels: int = 8) -> list[str]:
@@ -128,15 +132,11 @@ def lines(found: Accuracy, most_kernels: int = 8) -> list[str]:
     for name, side in (("Standard", found.standard), ("Flash", found.flash)):
         times = (f"{1e3 * s:.3g} ms" for s in (side.predicted_s, side.isolated_s, side.measured_s))
         said.append("{:10}{:>12}{:>12}{:>15}{:>+8.0f} %".format(name, *times, 100 * side.error))
+    waited = f"{100 * min(1.0, found.waited):.0f} %"
+    busy = [f"This machine is busy: {waited} of the measured runs was spent waiting for a core."]
     said += [
         "",
-        *(
-            [
-                f"This machine is busy: {100 * found.waited:.0f} % of the time went by waiting for a core, not counted."
-            ]
-            if found.waited > _BUSY
-            else []
-        ),
+        *(busy if found.waited > _BUSY else []),
         f"The predicted slowdown is off by {100 * found.ratio_error:+.0f} %: the measured run has host work, which no "
         "roof predicts.",
         f"In isolation half of the kernels take more than {found.typical_factor:.2g} times what is predicted.",

@@ -42,6 +42,7 @@ class Forecast:
 
     left_out: what no roof says anything about, with how often Standard and Flash do it
     code_known: whether the units come from machine code, or (without nvcc) from the formats alone
+    occupancy: theoretical, of the kernels of Standard and Flash, weighted by their predicted time; None without nvcc
     """
 
     gpu: Gpu
@@ -52,6 +53,7 @@ class Forecast:
     shares: tuple[ForecastShare, ...]
     left_out: Mapping[str, tuple[int, int]]
     code_known: bool
+    occupancy: tuple[float | None, float | None]
 
     @property
     def ratio(self) -> float:
@@ -111,7 +113,17 @@ def forecast_pipeline(
         ),
         _left_out(both, prices),
         bool(code),
+        (mean_occupancy(both[0], prices), mean_occupancy(both[1], prices)),
     )
+
+
+def mean_occupancy(counts: Counter[str], prices: Mapping[str, Price]) -> float | None:
+    """Theoretical occupancy of a run's kernels, weighted by their time; None where no kernel's is known."""
+    known = [
+        (n * p.seconds, p.occupancy) for key, n in counts.items() if (p := prices[key]).occupancy is not None
+    ]
+    whole = sum(seconds for seconds, _ in known)
+    return sum(seconds * held for seconds, held in known if held is not None) / whole if whole else None
 
 
 def _left_out(both: list[Counter[str]], prices: Mapping[str, Price]) -> dict[str, tuple[int, int]]:

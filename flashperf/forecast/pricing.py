@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -12,19 +12,21 @@ import numpy as np
 
 from flashperf.cuda.launcher import source
 from flashperf.cuda.pipeline import steps
+from flashperf.emulator import Launch
 from flashperf.forecast.work import Work, work_of
 from flashperf.gpus import GRAPH_LAUNCH_S, LAUNCH_S, Gpu
-from flashperf.machine_code import KernelCode, compile_kernels, why_not
+from flashperf.machine_code import KernelCode, compile_kernels, occupancy, why_not
 from flashperf.pipeline.engine import PlannedCall, RecordingEngine
 from flashperf.predict.roofs import peak, unit_of
 
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of one call, and what they are spent on: one of KINDS."""
+    """Seconds of one call, what they are spent on (one of KINDS), the occupancy of its kernels where it is known."""
 
     seconds: float
     kind: str
+    occupancy: float | None = None
 
 
 KINDS = ("memory", "compute", "launch", "link", "dispatch", "left out")
@@ -94,16 +96,24 @@ def gpu_price(
             return Price(LAUNCH_S + call.arrays[0].nbytes / gpu.link_bytes_per_s, "link")
         work = work_of(call, seen)
         launched = steps(call.kernel, call.arrays, call.scalars)
-        kernels = [c for step in launched if (c := code.get(step.module, {}).get(step.launch.kernel))]
-        unit = unit_of(work.number_format, kernels or None)
+        found = [(code.get(step.module, {}).get(step.launch.kernel), step.launch) for step in launched]
+        known = [(kernel, launch) for kernel, launch in found if kernel is not None]
+        unit = unit_of(work.number_format, [kernel for kernel, _ in known] or None)
         blocks = max(prod(step.launch.grid) for step in launched)
-        return largest(
+        price = largest(
             work.bytes / gpu.bytes_per_s,
             work.flops / (peak(gpu, unit) * min(1.0, blocks / gpu.sms)),
             len(launched) * GRAPH_LAUNCH_S,
         )
+        held = [_occupancy(gpu, kernel, launch) for kernel, launch in known]
+        return replace(price, occupancy=sum(held) / len(held)) if held else price
 
     return price
+
+
+def _occupancy(gpu: Gpu, kernel: KernelCode, launch: Launch) -> float:
+    shared = kernel.static_shared_bytes, launch.shared_bytes
+    return occupancy(gpu.architecture, prod(launch.block), kernel.registers, *shared).fraction
 
 
 def roof_price(roofs: Any, working_set_bytes: int, seen: float) -> Callable[[PlannedCall], Price]:

@@ -56,6 +56,9 @@ def _times(found: Forecast) -> Table:
     table.add_row("in all", *whole, style="bold")
     for kind, both in found.parts.items():
         table.add_row(_KINDS[kind], *(units.seconds(value) if value else "-" for value in both), "")
+    if any(found.occupancy):
+        held = (f"{100 * value:.0f} %" if value else "-" for value in found.occupancy)
+        table.add_row("occupancy of the kernels, by time", *held, "")
     return table
 
 
@@ -81,8 +84,8 @@ def left_out(found: Forecast) -> list[str]:
     )
     said = [
         method,
-        "Left out: caches, latency, occupancy, copies that overlap with kernels, the clock under load, and how far "
-        "kernels stay below their roofs. Real times are longer, and not by the same factor everywhere.",
+        "Left out: caches, latency (low occupancy hides less of it), copies that overlap with kernels, the clock under "
+        "load, and how far kernels stay below their roofs. Real times are longer, not all by the same factor.",
     ]
     if found.left_out:
         rows = (f"{_NOT_PRICED.get(name, name)} ({a} and {b})" for name, (a, b) in found.left_out.items())
@@ -105,6 +108,7 @@ def as_record(found: Forecast) -> dict[str, Any]:
         "standard_s": found.standard_s,
         "flash_s": found.flash_s,
         "ratio": found.ratio,
+        "occupancy": list(found.occupancy),
         "parts_s": {kind: list(both) for kind, both in found.parts.items()},
         "switches": [
             {"switch": s.switch, "standard": s.standard, "flash": s.flash, "ratio": s.ratio}
