@@ -51,14 +51,18 @@ def beside_do_bench(call: Callable[[], object], rep_ms: int = 100) -> BothClocks
     """Time a bound call both ways on the GPU. Raises UserError without one, or without CuPy."""
     if reason := available("triton") or available("cuda"):
         raise UserError(f"nothing to time on: {reason}")
-    from triton.testing import do_bench
-
     from flashperf.gpu.clock import all_clocks
     from flashperf.gpu.cupy_events import CupyEvents
 
-    ours = all_clocks(call, CupyEvents())
-    do_bench_s = float(do_bench(call, rep=rep_ms, return_mode="median")) * 1e-3
-    return BothClocks(ours, do_bench_s, why_they_differ(ours, do_bench_s))
+    ours, theirs_s = all_clocks(call, CupyEvents()), median_by_do_bench(call, rep_ms)
+    return BothClocks(ours, theirs_s, why_they_differ(ours, theirs_s))
+
+
+def median_by_do_bench(call: Callable[[], object], rep_ms: int = 100) -> float:
+    """Seconds of a call by ``triton.testing.do_bench``."""
+    from triton.testing import do_bench
+
+    return float(do_bench(call, rep=rep_ms, return_mode="median")) * 1e-3
 
 
 def _us(time_s: float) -> str:

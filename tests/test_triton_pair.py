@@ -70,3 +70,12 @@ def test_a_difference_without_a_cause_is_called_that() -> None:
 def test_without_a_gpu_nothing_is_timed() -> None:
     with pytest.raises(UserError, match="nothing to time on: no NVIDIA driver"):
         beside_do_bench(lambda: None)
+
+
+def test_kernels_on_a_gpu_are_not_timed_by_the_clock_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flashperf.gpu import clock
+
+    monkeypatch.setattr(clock, "available", lambda name: "CuPy is not installed" if name == "cuda" else "")
+    with pytest.raises(UserError, match="triton kernels are timed by CuPy's events: CuPy is not installed"):
+        clock.clock_for("triton")
+    assert clock.clock_for("cpu") is clock.SYSTEM_CLOCK

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from flashperf.backends import available
 from flashperf.disturbance import Disturbance, Probe, SystemProbe
+from flashperf.errors import UserError
 from flashperf.gpu.verdicts import THROTTLED_BELOW, Times, drop_throttled, median
 from flashperf.timers import SYSTEM_CLOCK, Clock, Sample, SystemClock
 
@@ -215,9 +216,15 @@ def _cold_times(call: Call, device: EventDevice, samples: int) -> tuple[float, f
 
 
 def clock_for(backend: str) -> Clock:
-    """The clock for a backend's cases: a DeviceClock for what runs on a GPU here, the system's for all else."""
-    if backend not in GPU_BACKENDS or available("cuda"):
+    """The clock for a backend's cases: a DeviceClock for what runs on a GPU here, the system's for all else.
+
+    Raises UserError where kernels run on a GPU but CuPy, whose events time them, is missing: the host's clock would
+    only see how long enqueueing takes.
+    """
+    if backend not in GPU_BACKENDS or available(backend):
         return SYSTEM_CLOCK
+    if reason := available("cuda"):
+        raise UserError(f"{backend} kernels are timed by CuPy's events: {reason}")
     from flashperf.gpu.cupy_events import CupyEvents
 
     return DeviceClock(CupyEvents())
