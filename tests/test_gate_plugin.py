@@ -12,6 +12,7 @@ import pytest
 
 from flashperf.benching.gating import GateState, finish
 from flashperf.benching.options import PROCESSES
+from flashperf.benching.pool import affordable
 
 pytest_plugins = ["pytester"]
 
@@ -151,6 +152,14 @@ test_toy = bench_cases(mutants.mechanism(scaled=mutants.MUTANTS["scaled"][0], di
     result.stdout.fnmatch_lines(["*wrong result, not timed*", "*ended with code 7*"])
     names = [b["name"] for b in json.loads((pytester.path / "out.json").read_text())["benchmarks"]]
     assert len(names) == 2
+
+
+def test_a_bench_that_is_costly_to_set_up_gets_fewer_processes_and_the_budget_stands() -> None:
+    assert affordable(1.2, 0.15, 8) == 8
+    assert affordable(1.2, 0.5, 8) == 6  # over its budget, for the sake of a verdict
+    assert affordable(1.2, 5.0, 8) == 2
+    assert affordable(1.2, 0.0, 8) == 8
+    assert affordable(10.0, 0.15, 4) == 4
 
 
 def test_state_without_a_baseline_judges_nothing() -> None:

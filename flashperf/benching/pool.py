@@ -17,10 +17,12 @@ from flashperf.gate.side import Side
 from flashperf.measure import limited_threads, measure_pair
 from flashperf.records import Measurement
 from flashperf.registry import why_not
+from flashperf.stats import MIN_PROCESSES
 from flashperf.store import from_json, to_json
 from flashperf.workers import Worker, WorkerError
 
 LEAST_VISIT_S = 0.02
+OVERRUN, ENOUGH_OVERRUN = 1.5, 3.0
 START_TIMEOUT_S = 120.0
 
 
@@ -86,13 +88,18 @@ class BenchPool:
     ) -> list[Visit]:
         """A visit by each worker, in random order, within ``budget_s`` seconds together.
 
-        Raises UserError for a wrong result, as the worker does, and for a worker that died: it is replaced.
+        A bench whose inputs and checks alone take longer than that is visited by fewer: the suite's budget
+        stands, and what can't be judged for it says so. Raises UserError for a wrong result, as the worker
+        does, and for a worker that died: it is replaced.
         """
         rng = np.random.default_rng(seed)
         deadline = time.monotonic() + budget_s
-        visits = []
+        visits: list[Visit] = []
         count = len(self._workers)
+        began = time.monotonic()
         for place, number in enumerate(rng.permutation(count)):
+            if visits and place >= affordable(budget_s, (time.monotonic() - began) / place, count):
+                break
             left_s = (deadline - time.monotonic()) / (count - place)
             arguments: dict[str, Any] = {
                 "name": name,
@@ -118,3 +125,13 @@ class BenchPool:
         """End every worker."""
         for worker in self._workers:
             worker.stop()
+
+
+def affordable(budget_s: float, visit_s: float, count: int) -> int:
+    """Visits of ``visit_s`` seconds that a bench gets: all ``count``, at least 6 if that takes no more than
+    ENOUGH_OVERRUN times its budget, else what fits into OVERRUN times the budget, and never under 2.
+    """
+    fitting = int(OVERRUN * budget_s / visit_s) if visit_s > 0 else count
+    if fitting < MIN_PROCESSES <= ENOUGH_OVERRUN * budget_s / visit_s:
+        fitting = MIN_PROCESSES
+    return min(count, max(2, fitting))

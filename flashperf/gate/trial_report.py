@@ -116,7 +116,7 @@ def _planted(trials: Sequence[SuiteTrial]) -> Iterator[str]:
         suites = suites_of([t for t in trials if t.plant == plant], effect)
         got = math.expm1(float(np.median([row.mean() for suite in suites for row in suite])))
         rates = ", ".join(f"D = {d:.0%}: {called(suites, d, (SLOWER,))[0]}" for d in THRESHOLDS)
-        exact = "  (exactly D)" if effect in THRESHOLDS else ""
+        exact = "  (nominally D)" if effect in THRESHOLDS else ""
         yield f"  {effect:.0%} {plant:<6} {rates}; median {got:+.1%}{exact}"
 
 
