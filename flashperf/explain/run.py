@@ -105,8 +105,7 @@ class Phases:
         self.probe()
         pool = WorkerPool(WORKERS, self.subject, self.options, self.standard, self.flash)
         with pool:
-            for worker in pool.workers:
-                worker.ask("set_active", names=[s.name for s in self.switches if s.active])
+            self._activate(pool)
             session = Session(
                 pool, self.switches, self.writer, self.progress, self.deadline, self.seed, self.verifies
             )
@@ -138,6 +137,11 @@ class Phases:
             name = active[worst].switch
             self.progress.phase("advice", f"Flash with {name} back at {active[worst].standard}")
             measure_advice(session, worst, _REPORT_S / 2)
+
+    def _activate(self, pool: WorkerPool) -> None:
+        """Tell workers which switches the bits of a mask stand for."""
+        for worker in pool.workers:
+            worker.ask("set_active", names=[switch.name for switch in self.switches if switch.active])
 
     def _note_environment(self) -> None:
         self.writer.write("environment", environment=environment.capture())
@@ -197,6 +201,7 @@ class PipelinePhases(Phases):
         for number in range(0, len(masks), 2):
             pool = WorkerPool(2, self.subject, self.options, self.standard, self.flash)
             with pool:
+                self._activate(pool)
                 for worker, mask in zip(pool.workers, masks[number : number + 2], strict=True):
                     worker.send("call", method="peak_memory", arguments={"mask": mask})
                 for worker, mask in zip(pool.workers, masks[number : number + 2], strict=True):
