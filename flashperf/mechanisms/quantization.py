@@ -5,6 +5,7 @@
   kernel of its own (``torch.ao.quantization.quantize_dynamic``, per row instead of per tensor)
 - int8_dynamic_fused: the same with the scaling back inside the product
 - int8_static: scales known beforehand, from a calibration on other data; the absmax pass is gone
+- weight_only: weights in INT8, widened inside the product, activations as they are; no unit multiplies in INT8
 
 With CUDA the product runs on Tensor Cores (IMMA), the weight lies transposed, and there are:
 
@@ -12,9 +13,7 @@ With CUDA the product runs on Tensor Cores (IMMA), the weight lies transposed, a
 - int8_dp4a: as int8_dynamic, the product by dp4a: four multiply-adds an instruction, no Tensor Cores
 - plain: as int8_dynamic, an element of the product per thread
 
-With Triton there is also:
-
-- weight_only: weights in INT8, widened inside the product; x is rounded to bf16 for it, no unit multiplies in INT8
+With Triton, weight_only rounds x to bf16 for the product.
 """
 
 from __future__ import annotations
@@ -23,13 +22,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from flashperf.dtypes import aligned_copy
+from flashperf import native
+from flashperf.dtypes import aligned_copy, aligned_empty
 from flashperf.mechanisms import _passes, _products
 from flashperf.mechanisms._elsewhere import binder
 from flashperf.mechanisms._passes import Pass
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
 
 _CUDA_ONLY = ("int8_static_split", "int8_dp4a", "plain")
+
+
+def _widens(case: Case) -> bool:
+    """Whether the CPU's product widens INT8 weights, which then lie in panels without interleaved rows."""
+    return case.backend == "cpu" and case.variant == "weight_only"
+
+
+def _weight_only_spec(k: int, n: int) -> ArraySpec:
+    return ArraySpec((-(-n // _products.PANEL), k, _products.PANEL), "i8")
 
 
 def _specs(case: Case) -> dict[str, ArraySpec]:
@@ -39,7 +48,7 @@ def _specs(case: Case) -> dict[str, ArraySpec]:
         "packed_f32": _products.weight_spec(case, k, n, "f32"),
         "q": ArraySpec((m, k), "i8"),
         "x_scale": ArraySpec((m,), "f32"),
-        "packed": _products.weight_spec(case, k, n, "i8"),
+        "packed": _weight_only_spec(k, n) if _widens(case) else _products.weight_spec(case, k, n, "i8"),
         "sums": ArraySpec((n,), "i32"),
         "w_scale": ArraySpec((n,), "f32"),
         "acc": ArraySpec((m, n), "i32"),
@@ -66,13 +75,20 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
         Pass("gemm_i8_packed", f"q {weights} -> acc", flops),
         Pass("dequantize_f32", "acc x_scale w_scale -> y", 2 * results),
     ]
+    widening = "gemm_w8_packed_f32" if on_cpu else "gemm_weight_only"
     return {
         "f32": [Pass("gemm_f32_packed", "x packed_f32 -> y", flops)],
         **{name: [dynamic, *split] for name in ("int8_dynamic", "int8_dp4a", "plain")},
         "int8_dynamic_fused": [dynamic, fused],
         "int8_static": [static, fused],
         "int8_static_split": [static, *split],
-        "weight_only": [Pass("gemm_weight_only", "x packed w_scale -> y", flops + results)],
+        "weight_only": [
+            Pass(
+                "gemm_w8_packed_f32" if on_cpu else "gemm_weight_only",
+                "x packed w_scale -> y",
+                flops + results,
+            )
+        ],
     }[case.variant]
 
 
@@ -111,7 +127,12 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
         arrays["packed_f32"] = _products.pack(aligned_copy(inputs["w"], "f32"), "f32")
         return _passes.bind(passes(case), _specs(case), arrays)
     values, scale = quantize_columns(inputs["w"])
-    arrays["packed"], arrays["sums"] = _products.pack_i8(aligned_copy(values, "i8"))
+    values = aligned_copy(values, "i8")
+    if _widens(case):
+        arrays["packed"] = aligned_empty(_specs(case)["packed"].shape, "i8")
+        native.prepare("pack_w8", values, arrays["packed"])()
+    else:
+        arrays["packed"], arrays["sums"] = _products.pack_i8(values)
     arrays["w_scale"] = aligned_copy(scale, "f32")
     known = static_scale(case)
     if case.variant == "int8_static":
@@ -148,7 +169,7 @@ MECHANISM = Mechanism(
         **dict.fromkeys(
             ("f32", "int8_dynamic", "int8_dynamic_fused", "int8_static"), ("cpu", "cuda", "triton")
         ),
-        "weight_only": ("triton",),
+        "weight_only": ("cpu", "triton"),
         **dict.fromkeys(_CUDA_ONLY, ("cuda",)),
     },
     standard="f32",
