@@ -82,13 +82,7 @@ def passes(case: Case, static_scale: float = 1.0) -> list[Pass]:
         "int8_dynamic_fused": [dynamic, fused],
         "int8_static": [static, fused],
         "int8_static_split": [static, *split],
-        "weight_only": [
-            Pass(
-                "gemm_w8_packed_f32" if on_cpu else "gemm_weight_only",
-                "x packed w_scale -> y",
-                flops + results,
-            )
-        ],
+        "weight_only": [Pass(widening, "x packed w_scale -> y", flops + results)],
     }[case.variant]
 
 
