@@ -74,7 +74,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if end_to_end:  # measured once, by the first of them
         weights[end_to_end[0]] = max(1.0, END_TO_END_SHARE * len(weights))
     benches = _session(session.config)
-    benches.budget.plan(weights)
+    benches.budget.plan(weights, end_to_end[0] if end_to_end else "")
     benches.root = str(session.config.rootpath)
     benches.files = tuple(
         dict.fromkeys(

@@ -16,8 +16,8 @@ from gate_repository import children, repository, state, write_module
 from flashperf.cli import main
 from flashperf.errors import UserError
 from flashperf.gate import revisions
-from flashperf.gate.pairs import CHUNK_S, plan_samples
 from flashperf.gate.revisions import Checkouts, build, commit_of, content_key
+from flashperf.gate.sampling import CHUNK_S, plan_samples
 
 QUICK = ["--processes", "6", "--budget", "0.3", "-q"]
 

@@ -330,6 +330,16 @@ def test_budget_is_shared_by_weight_and_moves_on() -> None:
     assert budget.take("end") == pytest.approx(5.0)
 
 
+def test_the_end_to_end_bench_gets_its_part_however_long_the_others_took() -> None:
+    now = [0.0]
+    budget = Budget(12.0, lambda: now[0])
+    budget.plan({"a": 1.0, "end": 1.0, "b": 1.0}, "end")
+    assert budget.take("a") == pytest.approx(4)
+    now[0] = 9.0  # a took far too long
+    assert budget.take("end") == pytest.approx(4)
+    assert 0 < budget.take("b") <= 3
+
+
 def test_skipped_items_leave_their_time_to_others() -> None:
     budget = Budget(10.0, lambda: 0.0)
     budget.plan({"a": 1.0, "b": 1.0})

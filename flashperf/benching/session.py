@@ -29,19 +29,24 @@ LEAST_CASE_S = 0.05
 class Budget:
     """Hands out wall seconds, so that all items together end by the deadline, whatever each one used.
 
-    waiting: item -> its weight, until it has been given its time.
+    waiting: item -> its weight, until it has been given its time; reserved: item -> seconds set aside for it.
     """
 
     total_s: float
     now: Callable[[], float] = time.monotonic
-    waiting: dict[str, float] = field(
-        default_factory=dict
-    )  # item -> weight, until it has been given its time
+    waiting: dict[str, float] = field(default_factory=dict)
+    reserved: dict[str, float] = field(default_factory=dict)
     _deadline: float | None = None
 
-    def plan(self, weights: dict[str, float]) -> None:
-        """The items to come, with what each weighs; the clock starts with the first that asks."""
+    def plan(self, weights: dict[str, float], reserved: str = "") -> None:
+        """The items to come, with what each weighs; the clock starts with the first that asks.
+
+        The item ``reserved`` gets its part of the whole budget, however long those before it take.
+        """
         self.waiting = dict(weights)
+        if reserved:
+            share = self.waiting.pop(reserved) / sum(weights.values())
+            self.reserved = {reserved: share * self.total_s}
 
     def start(self) -> float:
         """When the time is used up; the clock starts with the first call."""
@@ -52,13 +57,16 @@ class Budget:
     def take(self, item: str) -> float:
         """Seconds for this item: its part by weight of what is left."""
         deadline = self.start()
+        if item in self.reserved:
+            return self.reserved.pop(item)
         weight = self.waiting.pop(item, 1.0)
-        left_s = deadline - self.now()
+        left_s = deadline - self.now() - sum(self.reserved.values())
         return max(LEAST_CASE_S, left_s * weight / (weight + sum(self.waiting.values())))
 
     def drop(self, item: str) -> None:
         """An item that needs no time: it was skipped."""
         self.waiting.pop(item, None)
+        self.reserved.pop(item, None)
 
 
 @dataclass

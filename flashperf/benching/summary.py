@@ -10,6 +10,7 @@ import numpy as np
 
 from flashperf.benching.session import BenchSession, Row
 from flashperf.records import Explanation
+from flashperf.stats import MIN_PROCESSES
 from flashperf.units import rate, seconds
 
 _WIDTH = 80
@@ -55,9 +56,10 @@ def _line(row: Row, width: int) -> str:
 
 def _notes(session: BenchSession) -> Iterator[str]:
     if session.rows:
-        processes = min(row.processes for row in session.rows)
-        over = f"{processes} processes" if processes > 1 else "the blocks of this one process"
-        more = "" if processes > 1 else "; a verdict needs several"
+        counts = sorted({row.processes for row in session.rows})
+        some = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+        over = f"{some} processes" if counts[-1] > 1 else "the blocks of this one process"
+        more = "" if counts[0] >= MIN_PROCESSES else f"; a verdict needs at least {MIN_PROCESSES}"
         yield (
             "times: median per call. Ratios: to the standard, paired, with the interval over "
             f"{over}{more}. itself: the same code on both sides"

@@ -6,7 +6,6 @@ machine does more slowly than a block. A pair's estimate is the 20 % trimmed mea
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from flashperf.errors import UserError
+from flashperf.gate.sampling import BLOCKS, SamplePlan, plan_samples
 from flashperf.stats import double_block_log_ratio, double_block_order, trimmed_mean
 from flashperf.workers import SubjectError, Worker, WorkerError
 
-BLOCKS = 6
-CHUNK_S = 250e-6
-TURN_S = 150e-6  # what a request costs beside the sample: two pipes and a wake-up
 START_TIMEOUT_S = 300.0
 SIDES = ("before", "now")
 
@@ -33,15 +30,6 @@ class Tree:
     options: Mapping[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
     subject: str = "flashperf.gate.side:Side"
-
-
-@dataclass(frozen=True)
-class SamplePlan:
-    """Calls per chunk, chunks per sample, double blocks per pair."""
-
-    calls: int
-    chunks: int
-    blocks: int
 
 
 @dataclass(frozen=True)
@@ -245,20 +233,3 @@ class Pairs:
             for worker in pair:
                 worker.stop()
         self._pairs = []
-
-
-def plan_samples(one_s: float, pair_budget_s: float, blocks: int = BLOCKS) -> SamplePlan:
-    """What fills a pair's budget, seconds, with at least one block of one chunk.
-
-    Samples grow before blocks do; a call too long for six blocks gets fewer of them. Chunks are short, so that
-    one during which the process was taken off its core costs little to repeat.
-    """
-    if one_s <= 0 or not math.isfinite(one_s):
-        raise ValueError(f"a call takes {one_s} s: the clock stood still")
-    calls = max(1, math.ceil(CHUNK_S / one_s))
-    chunk_s = calls * one_s
-    sample_s = pair_budget_s / (8 * blocks) - one_s - TURN_S  # after its lead-in call
-    if sample_s >= chunk_s:
-        return SamplePlan(calls, int(sample_s / chunk_s), blocks)
-    fitting = int(pair_budget_s / (8 * (one_s + chunk_s + TURN_S)))
-    return SamplePlan(calls, 1, min(blocks, max(1, fitting)))

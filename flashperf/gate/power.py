@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashperf.gate.looks import DEFAULT_PAIRS, FIRST_LOOK, STEP
-from flashperf.gate.pairs import BLOCKS
 from flashperf.gate.rule import CANT_TELL, PASSED, SLOWER, Judged, Verdict, judge
+from flashperf.gate.sampling import BLOCKS
 from flashperf.noise import Noise
 from flashperf.stats import mean_of
 
