@@ -48,8 +48,8 @@ def gate(
     ] = 1.0,
     runs: Annotated[int, typer.Option(min=20, help="Simulated suites a row.")] = 1000,
     replay: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Measure nothing: judge the suites of a record."),
+        list[Path] | None,
+        typer.Option("--from", metavar="FILE", help="Measure nothing: judge the suites of records."),
     ] = None,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="Where the suites that are measured are recorded.")
@@ -67,7 +67,7 @@ def gate(
     from flashperf.gate.trials import read_trials, record_trials, selfcheck_plan, suite_cases
     from flashperf.noise import load_noise
 
-    recorded = read_trials(replay) if replay is not None else []
+    recorded = [trial for path in replay or [] for trial in read_trials(path)]
     noise = load_noise()
     with open_progress(quiet) as progress:
         progress.phase("selfcheck", "the decision rule on recorded noise")
@@ -76,7 +76,7 @@ def gate(
         for done, scenario in enumerate(SCENARIOS, start=1):
             rates.append(simulate(scenario, noise, runs, seed))
             told(done, len(SCENARIOS))
-        if replay is None and suites:
+        if not replay and suites:
             progress.phase("selfcheck", f"{suites} suites of identical code, {(suites + 1) // 2} slowed")
             told = counted(progress)
             target = unused(out)
@@ -87,7 +87,7 @@ def gate(
     lines = [*simulated_lines(rates, noise.about), *lines]
     if recorded:
         lines += ["", *trial_lines(recorded)]
-    if replay is None and suites:
+    if not replay and suites:
         lines.append(f"record {target}")
     print("\n".join(lines))
     return EXIT_OK if passed else EXIT_FAILED
