@@ -136,8 +136,8 @@ def test_compilations_first_calls_and_later_ones_stand_apart_and_pay_after_some_
     assert column(table, "mode") == ["eager", "static", "dynamic"]
     assert column(table, "compiled") == ["0", "1", "1"]
     assert value(column(table, "first call")[1]) == pytest.approx(1.0, rel=0.02)
-    assert value(column(table, "later / eager")[1]) == pytest.approx(0.5, rel=0.02)
-    pays = column(table, "pays after")
+    assert value(column(table, "/ eager")[1]) == pytest.approx(0.5, rel=0.02)
+    pays = column(table, "pays after calls")
     assert pays[0] == ""
     assert pays[1].startswith(("1,98", "1,99"))  # (1 s - 11 x 0.5 ms) / 0.5 ms
     assert pays[2] == "never"
@@ -146,6 +146,12 @@ def test_compilations_first_calls_and_later_ones_stand_apart_and_pay_after_some_
 def test_a_saving_that_may_be_none_is_not_a_break_even() -> None:
     first = np.array([1.0, 1.1, 0.9]), np.array([0.1, 0.1, 0.1])
     assert compiling.pays_after(first, (np.array([1.0, 2.0, 1.5]), np.array([1.2, 1.9, 1.5]))) == "can't tell"
+
+
+def test_a_break_even_without_a_lower_end_is_given_roughly() -> None:
+    first = np.array([1.0, 3.0]), np.array([0.1, 0.1])
+    later = np.array([1.0e-3, 1.1e-3]), np.array([2.0e-3, 2.1e-3])
+    assert compiling.pays_after(first, later) == "about 2,000"
 
 
 def test_efficiency_is_one_where_two_ranks_are_twice_as_fast() -> None:
@@ -260,4 +266,5 @@ def test_cells_read_at_a_glance() -> None:
     assert render.cell(Quantity(Interval(1.5e-3, 1.4e-3, 1.6e-3), "s")) == "1.50 ms ±7 %"
     assert render.cell(Quantity(Interval(0.5, 0.45, 0.55), "fraction")) == "50 % ±5"
     assert render.cell(Quantity(Interval(2.0, 1.9, 2.1), "ratio")) == "2.00 [1.90 2.10]"
+    assert render.cell(Quantity(Interval(1.5e-3, -1e-3, 4e-3), "s")) == "~1.50 ms"
     assert render.cell("unresolved") == "can't tell"

@@ -24,16 +24,18 @@ def cell(value: Cell) -> str:
     if isinstance(value, str):
         return _VERDICTS.get(value, value)
     if value.unit == "s":
-        return f"{seconds(value.value.value)}{_relative(value.value)}"
+        return _time(value.value)
     if value.unit == "fraction":
         side = 50 * (value.value.high - value.value.low)
         return f"{100 * value.value.value:.0f} %" + (f" ±{side:.0f}" if math.isfinite(side) else "")
     return bracketed(value.value)
 
 
-def _relative(interval: Interval) -> str:
+def _time(interval: Interval) -> str:
+    """``1.50 ms ±7 %``; ``~1.5 ms`` where it is not known to a factor of two."""
     side = interval.half_width / interval.value if interval.value else math.nan
-    return f" ±{100 * side:.0f} %" if math.isfinite(side) else ""
+    known = math.isfinite(side) and side < 1
+    return f"{seconds(interval.value)} ±{100 * side:.0f} %" if known else f"~{seconds(interval.value)}"
 
 
 def sections(report: ScenarioReport) -> list[RenderableType]:

@@ -66,9 +66,9 @@ def analyse(lines: Sequence[Line]) -> Findings:
                     "compiled",
                     "first call",
                     "mean call",
-                    "later calls",
-                    "later / eager",
-                    "pays after",
+                    "later",
+                    "/ eager",
+                    "pays after calls",
                 )
                 tables.append(Table(title, columns, tuple(rows)))
             if (total := _total(model, series, group)) is not None:
@@ -109,12 +109,14 @@ def pays_after(spent_s: tuple[np.ndarray, np.ndarray], later_s: tuple[np.ndarray
     if saving.low <= 0:
         return "can't tell"
     calls = break_even(spent_s, later_s)
-    return f"{_calls(calls)} calls"
+    return _calls(calls)
 
 
 def _calls(calls: Interval) -> str:
-    ends = [f"{round(x):,}" if np.isfinite(x) else "∞" for x in (calls.value, calls.low, calls.high)]
-    return f"{ends[0]} [{ends[1]} {ends[2]}]"
+    """With its interval where that is one of positive numbers; else roughly, by its first digit."""
+    if calls.low <= 0 or not np.isfinite(calls.high):
+        return f"about {float(f'{calls.value:.1g}'):,.0f}"
+    return f"{calls.value:,.0f} [{calls.low:,.0f} {calls.high:,.0f}]"
 
 
 def _total(model: str, series: str, group: dict[str, dict[int, Line]]) -> Total | None:
