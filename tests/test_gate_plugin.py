@@ -41,7 +41,8 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
         folder = pytester.path / "bench"
         folder.mkdir(exist_ok=True)
         (folder / "bench_toy.py").write_text(text)
-        options = [*PLUGIN, "-p", "no:hypothesispytest", "bench/bench_toy.py", "--flashperf-budget=0.4"]
+        options = [*PLUGIN, "-p", "no:hypothesispytest", "bench/bench_toy.py"]
+        options.append(f"--flashperf-budget={0.4 if processes == 1 else 5}")
         return pytester.runpytest_subprocess(
             *options, f"--flashperf-processes={processes}", *arguments, timeout=300
         )

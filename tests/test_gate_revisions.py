@@ -82,7 +82,7 @@ def test_a_bench_that_raises_on_one_side_only_is_named(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_no_worktree_and_no_process(repo: Path, tmp_path: Path, number: int) -> None:
-    before = state(repo)
+    before, others = state(repo), children()
     command = [sys.executable, "-m", "flashperf.cli", "compare", "once", "twice", "--budget", "60"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     root = str(Path(revisions.__file__).parents[2])
@@ -93,7 +93,7 @@ def test_a_signal_leaves_no_worktree_and_no_process(repo: Path, tmp_path: Path, 
         for line in process.stderr:  # until pairs are measuring
             if "benches" in line:
                 break
-        workers = children()
+        workers = children() - others
         process.send_signal(number)
         assert process.wait(timeout=60) == 130
     finally:
