@@ -18,11 +18,15 @@ from flashperf.timers import Sample
 
 
 def test_pairs_name_cases_that_exist_and_baselines_that_are_known() -> None:
-    assert {(p.baseline, p.aim) for p in PAIRS if p.aim} == {
-        ("matmul_bf16", 0.4),
-        ("matmul_f32", 0.65),
-        ("sdpa", 0.3),
-        ("copy", 0.9),
+    aims = {(Case.parse(p.case).backend, p.baseline, p.aim) for p in PAIRS if p.aim}
+    assert aims == {
+        ("cuda", "matmul_bf16", 0.4),
+        ("cuda", "matmul_f32", 0.65),
+        ("cuda", "sdpa", 0.3),
+        ("cuda", "copy", 0.9),
+        ("triton", "matmul_bf16", 0.65),
+        ("triton", "sdpa", 0.5),
+        ("triton", "copy", 0.85),
     }
     for pair in PAIRS:
         assert pair.baseline in comparisons.BASELINES

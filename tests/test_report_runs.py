@@ -193,6 +193,8 @@ RESULTS = Path(__file__).parent.parent / "results" / "xeon-amx"
     ],
 )
 def test_every_kind_of_committed_record_has_its_section(name: str, said: str) -> None:
+    if not (RESULTS / name).exists():
+        pytest.skip(f"no {name} is committed")
     page = report_page([RESULTS / name])
     assert said in page
     ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
