@@ -249,3 +249,12 @@ def test_real_variants_are_checked_and_timed() -> None:
     checks = held.prepare("k", "launch", "whole", "chunked", "f32", {"n": 4096, "chunks": 64})
     assert all(check["passed"] for check in checks)
     assert len(held.block("k", seed=1)["wall_s"]) == 8
+
+
+def test_a_simulated_hit_rate_is_exact_and_says_so(tmp_path: Path) -> None:
+    path = run.run_claims([claim_named("A10")], tmp_path, 30.0, 0, NullProgress())
+    (judged,) = analysis.read_report(path).judged
+    assert judged.measured is not None
+    assert judged.measured.low == judged.measured.high
+    assert 0.2 < judged.measured.value < 0.8  # passes of a split operator find what the one before left in L2
+    assert "simulated" in judged.claim.how

@@ -63,13 +63,29 @@ class ScenarioTotal:
 
 
 @dataclass(frozen=True)
+class HitRate:
+    """The hit rate of a named GPU's L2 for ``other`` / for ``base``: simulated, hence exact, and no measurement."""
+
+    mechanism: str
+    base: str
+    other: str
+    gpu: str
+    sizes: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What its simulation is called in the record."""
+        return f"L2 hits of {self.mechanism} {self.other} / {self.base} on {self.gpu}, simulated"
+
+
+@dataclass(frozen=True)
 class Untestable:
     """Nothing here can test it; why."""
 
     why: str
 
 
-Source = Pair | ExplainMetric | ExplainShare | ScenarioTotal | Untestable
+Source = Pair | ExplainMetric | ExplainShare | ScenarioTotal | HitRate | Untestable
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from flashperf import environment
-from flashperf.claims.definition import Claim, ExplainMetric, ExplainShare, Pair, ScenarioTotal, Source
+from flashperf.claims.definition import (
+    Claim,
+    ExplainMetric,
+    ExplainShare,
+    HitRate,
+    Pair,
+    ScenarioTotal,
+    Source,
+)
 from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
@@ -42,6 +50,7 @@ class ClaimsRun:
         stopped = "done"
         try:
             share = 1.0 if not parts else min(1.0, _PAIR_S * len(pairs) / self.deadline.budget_s)
+            self._simulated([source for source in sources if isinstance(source, HitRate)])
             self._pairs(pairs, self.deadline.elapsed_s + share * self.deadline.left_s)
             for number, (name, wanted) in enumerate(parts):
                 budget_s = max(_LEAST_PART_S, self.deadline.left_s / (len(parts) - number))
@@ -49,6 +58,15 @@ class ClaimsRun:
         except KeyboardInterrupt:
             stopped = "interrupted"
         self.writer.write("end", stopped=stopped, seconds=self.deadline.elapsed_s)
+
+    def _simulated(self, sources: Sequence[HitRate]) -> None:
+        """Hit rates from the memory traffic of CUDA kernels on the emulator; a few seconds each."""
+        for source in sources:
+            self.progress.phase(source.key, "")
+            try:
+                self.writer.write("value", key=source.key, interval=hit_rate_ratio(source), record="")
+            except (UserError, OSError) as error:
+                self.writer.write("failure", keys=[source.key], why=str(error))
 
     def _pairs(self, pairs: Sequence[Pair], until_s: float) -> None:
         if not pairs:
@@ -111,6 +129,20 @@ class ClaimsRun:
     def _tell(self, detail: str) -> None:
         done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), [detail])
+
+
+def hit_rate_ratio(source: HitRate) -> Interval:
+    """The L2 hit rate of a whole call of one variant over the other's. Raises UserError where it can't be simulated."""
+    from flashperf.gpus import gpu
+    from flashperf.registry import mechanism
+    from flashperf.traffic.mechanism import case_traffic, cuda_cases
+
+    found, rates = mechanism(source.mechanism), []
+    for variant in (source.other, source.base):
+        (case,) = cuda_cases(found, [variant], sizes=dict(source.sizes))
+        rates.append(case_traffic(found, case, gpu(source.gpu)).caches.l2_hit_rate)
+    ratio = rates[0] / rates[1]
+    return Interval(ratio, ratio, ratio)
 
 
 def _parts(sources: Sequence[Source]) -> list[tuple[str, list[Source]]]:
