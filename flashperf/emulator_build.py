@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from flashperf.errors import UserError
 from flashperf.suggest import unknown_name
 
 _FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-w"]
@@ -28,6 +29,7 @@ _ALIGNMENT = r"(?:(?:alignas\s*\(\s*\d+\s*\)|__attribute__\s*\(\(aligned\(\d+\)\
 _SHARED = re.compile(rf"(extern\s+)?__shared__\s+({_ALIGNMENT})([^;]+);")
 _DECLARATOR = re.compile(rf"(.*?)\s*({_ALIGNMENT})(\w+)\s*((?:\[.*\])?)", re.DOTALL)
 _BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
+_ERROR = re.compile(r"^([^:\n]+):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
 
 
@@ -35,8 +37,8 @@ _KERNEL = re.compile(rf"__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\s*\(")
 _TRACED = ["-O1", "-fsanitize=thread", "-fno-tree-sra", "-fno-tree-fre", "-fno-tree-pre", "-fno-thread-jumps"]
 
 
-class BuildError(RuntimeError):
-    """g++ refused a kernel file; the message is the compiler's."""
+class BuildError(UserError):
+    """g++ is missing or refused a kernel file; the message is its first error, with file and line."""
 
 
 def source_folder() -> Path:
@@ -68,7 +70,9 @@ def _compiler() -> tuple[str, str]:
 def _run(command: list[str]) -> str:
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        raise BuildError(f"{' '.join(command)}\n{result.stderr}")
+        found = _ERROR.search(result.stderr)
+        told = f"{Path(found[1]).name}:{found[2]}: {found[3]}" if found else f"{command}\n{result.stderr}"
+        raise BuildError(f"the emulator's build fails: {told}")
     return result.stdout
 
 
@@ -172,7 +176,7 @@ def build(
 
     ``traced``: every access to memory calls csrc/emulator/trace_hooks.cpp; not together with sanitizers.
     The result is cached by the hash of the preprocessed source, so that a change of any header is seen.
-    Raises BuildError with the compiler's message.
+    Raises BuildError with the compiler's first error.
     """
     _check_sanitizers(sanitizers)
     source, compiler = Path(source), _compiler()[0]

@@ -10,6 +10,7 @@ from emulator_fixtures import ORDERS, module, unset
 
 from flashperf.emulator import EmulatorError, Module
 from flashperf.emulator_build import BuildError
+from flashperf.errors import UserError
 
 # ---- messages --------------------------------------------------------------------------------------------
 
@@ -132,5 +133,16 @@ def test_arguments_that_do_not_fit() -> None:
 def test_a_source_that_does_not_compile_shows_the_compilers_words(tmp_path: Path) -> None:
     source = tmp_path / "broken.cu"
     source.write_text('extern "C" __global__ void k(float* x) { x[0] = undefined_name; }\n')
-    with pytest.raises(BuildError, match=r"broken.cu:1:.*undefined_name"):
+    with pytest.raises(BuildError, match=r"fails: broken.cu:1:.*undefined_name.*") as told:
+        Module(source)
+    assert "\n" not in str(told.value)
+    assert isinstance(told.value, UserError)  # a line on the command line, not a failure of ours
+
+
+def test_a_header_that_is_missing_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "broken.cu"
+    source.write_text('\n#include "nowhere.cuh"\n')
+    with pytest.raises(
+        BuildError, match=r"^the emulator's build fails: broken.cu:2: nowhere.cuh: No such file"
+    ):
         Module(source)

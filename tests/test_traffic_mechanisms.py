@@ -61,6 +61,30 @@ def test_bad_layouts_show() -> None:
     assert conflicting.kernels[0].traffic.shared.conflict_degree > 1.3
 
 
+@pytest.mark.parametrize(
+    ("name", "variant", "dtype", "sizes"),
+    [
+        ("precision", "bf16", "f32", {"m": 64, "k": 64, "n": 128}),
+        ("precision", "tf32", "f32", {"m": 64, "k": 32, "n": 128}),
+        ("quantization", "int8_dynamic", "f32", {"m": 64, "k": 128, "n": 128}),
+        ("attention", "online", "bf16", {"heads": 1, "rows": 64, "keys": 64, "head_dim": 64}),
+        ("overfusion", "fused", "f16", {"m": 32, "d": 64, "f": 64}),
+        ("tiling", "pipelined", "f32", {"m": 64, "k": 32, "n": 128}),
+    ],
+)
+def test_swizzled_tiles_meet_no_bank_conflict(
+    name: str, variant: str, dtype: str, sizes: dict[str, int | str]
+) -> None:
+    """What ldmatrix and 128-bit loads are for: each takes as few passes over the banks as its bytes allow."""
+    (case,) = cuda_cases(MECHANISMS[name], [variant], dtype, sizes=sizes)
+    found = case_traffic(MECHANISMS[name], case, gpu("h100"))
+    degrees = {
+        k.traffic.kernel: k.traffic.shared.conflict_degree for k in found.kernels if k.traffic.shared.requests
+    }
+    assert degrees
+    assert set(degrees.values()) == {1.0}
+
+
 def test_a_placement_can_carry_what_was_simulated() -> None:
     found = simulated("cache", "whole")
     carried = with_traffic(place(1, 1, 1.0), found)
@@ -110,6 +134,10 @@ def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["cache", "--variant", "nope"], "valid are"),
         (["cache", "--size", "q=3"], "it has n, chunk"),
         (["cache", "--size", "n"], "name=number"),
+        (["cache", "--size", "n=-1"], "a whole number from 1 on, not 'n=-1'"),
+        (["cache", "--size", "n=0"], "a whole number from 1 on"),
+        (["cache", "--size", "n=1.5"], "a whole number from 1 on"),
+        (["cache", "--size", "n=many"], "size n of cache is a number, not 'many'"),
         (["cache", "--l2", "0"], "KiB"),
         (["fusion", "--size", "op=nope"], "no case of fusion"),
         (["checkpoint"], "no CUDA kernels"),

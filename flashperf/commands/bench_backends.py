@@ -80,6 +80,8 @@ def chosen_cases(
     if sizes[0].keys() not in [one.keys() for one in (*mechanism.bench_sizes, *mechanism.test_sizes)]:
         needed = ", ".join(mechanism.bench_sizes[0])
         raise UserError(f"sizes of {mechanism.name} are {needed}, got {', '.join(sizes[0])}")
+    if size:
+        _check_values(mechanism, sizes[0])
     order = sorted(mechanism.variants, key=lambda variant: variant != mechanism.standard)
     return [
         Case.of(mechanism.name, variant, name, dtype or mechanism.dtypes[0], one)
@@ -88,6 +90,18 @@ def chosen_cases(
         for name in backends
         if name in mechanism.variants[variant]
     ]
+
+
+def _check_values(mechanism: Mechanism, sizes: Sizes) -> None:
+    """Raise UserError for a word where the mechanism has a number, and for a word that none of its sizes has."""
+    own = (*mechanism.test_sizes, *mechanism.bench_sizes, *mechanism.gpu_bench_sizes)
+    for name, value in sizes.items():
+        known = {one[name] for one in own if name in one}
+        words = sorted(word for word in known if isinstance(word, str))
+        if words and value not in words:
+            raise UserError(unknown_name(f"{name} of {mechanism.name}", str(value), words))
+        if not words and not (isinstance(value, int) and value >= 1):
+            raise UserError(f"size {name} of {mechanism.name} is a whole number from 1 on, not {value!r}")
 
 
 def measured(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,13 +84,15 @@ def traffic(
 
 
 def sizes_of(text: str | None) -> dict[str, int | str]:
-    """``m=64,op=softmax`` as a dict. Raises UserError for anything else."""
+    """``m=64,op=softmax`` as a dict. Raises UserError for anything else, and for a number below 1."""
     found: dict[str, int | str] = {}
     for part in (text or "").split(",") if text else []:
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value) or value == "0":
+        if not (name and equals and value):
             raise UserError(f"--size is name=number,..., not {part.strip()!r}")
-        found[name] = int(value) if value.isdigit() else value
+        if re.fullmatch(r"[-+.\d]+", value) and (not value.isdecimal() or int(value) < 1):
+            raise UserError(f"a size is a whole number from 1 on, not {part.strip()!r}")
+        found[name] = int(value) if value.isdecimal() else value
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -77,7 +78,7 @@ def compile_kernels(
             raise CompileError(f"{source.name} does not compile: {first_error(done.stderr or done.stdout)}")
         kernels = read_cubin(cubin, done.stdout + done.stderr)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{id(kernels):x}.part")
+    partial = kept.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps({name: asdict(kernel) for name, kernel in kernels.items()}, indent=1))
     partial.replace(kept)
     return kernels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import prod
@@ -82,7 +83,7 @@ def launches(name: str) -> Launches:
         return {case: [KernelLaunch(**row) for row in several] for case, several in rows.items()}
     found = _read(mechanism)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{id(found):x}.part")
+    partial = kept.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps({case: [asdict(one) for one in rows] for case, rows in found.items()}))
     partial.replace(kept)
     return found

@@ -109,11 +109,13 @@ def _volume(case: Case) -> int:
 
 
 def _has(case: Case, sizes: dict[str, int | str]) -> bool:
-    """Whether the words among ``sizes`` are those of the case."""
+    """Whether the words among ``sizes`` are those of the case. Raises UserError for a size that it can't have."""
     own = dict(case.sizes)
-    for name in sizes:
+    for name, value in sizes.items():
         if name not in own:
             raise UserError(f"{case.mechanism} has no size {name!r}: it has {', '.join(own)}")
+        if isinstance(own[name], int) and not isinstance(value, int):
+            raise UserError(f"size {name} of {case.mechanism} is a number, not {value!r}")
     return all(own[name] == value for name, value in sizes.items() if isinstance(own[name], str))
 
 

@@ -122,7 +122,7 @@ class Tracer:
     """The kernels of a ``.cu`` file, built so that their accesses are recorded."""
 
     def __init__(self, source: Path | str, defines: Sequence[str] = ()) -> None:
-        """Raises BuildError with the compiler's message."""
+        """Raises BuildError with the compiler's first error."""
         self._module = Module(source, defines, traced=True)
         self._library = self._module.library
         for name in ("requests", "sectors"):
