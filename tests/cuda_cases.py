@@ -7,6 +7,7 @@ from cuda_checks import Built, CudaCase, Expected
 from cuda_pipeline_cases import pipeline_cases
 from cuda_pipeline_product_cases import pipeline_product_cases
 from cuda_product_cases import product_cases
+from cuda_roof_cases import roof_cases
 from cuda_row_cases import attention_cases, row_cases
 from cuda_stream_cases import stream_cases
 
@@ -31,6 +32,7 @@ def all_cases() -> list[CudaCase]:
         *row_cases(),
         *attention_cases(),
         *stream_cases(),
+        *roof_cases(),
         *pipeline_cases(),
         *pipeline_product_cases(),
         hold_case(0),

@@ -227,7 +227,7 @@ def test_roofs_of_this_machine_are_measured_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     calls: list[Any] = []
 
-    def measure(progress: Any = None) -> Any:
+    def measure(progress: Any = None, backend: str = "cpu") -> Any:
         calls.append(progress)
         return roofs()
 

@@ -94,6 +94,13 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     Expectation("launch", r"persistent", "chunks are taken from a queue", ("ATOM", "BAR")),
     Expectation("pinning", r"work_queue", "rows are taken from a queue", ("ATOM", "BAR")),
     Expectation("pinning", r"static_partition", "no queue", (), ("ATOM",)),
+    Expectation("roofs", r"stream_\w+", _WIDE, ("LDG.128",)),
+    Expectation("roofs", r"stream_(copy|triad)", _WIDE, ("STG.128",)),
+    Expectation("roofs", r"shared_\w+", _WIDE, ("LDS.128",)),
+    Expectation("roofs", r"shared_(copy|triad)", _WIDE, ("STS.128",)),
+    Expectation("roofs", "peak_f32_fma", _FMA, ("FFMA",), TENSOR_CORE),
+    *_tensor("roofs", r"peak_(tf32|f16|bf16)_mma", "mma.sync"),
+    Expectation("roofs", "peak_i8_mma", "int8 on Tensor Cores", ("IMMA",), ("HMMA", "DP4A")),
     Expectation("batching", r"multiply_rows\w*", _FMA, ("FFMA",), TENSOR_CORE),
     Expectation("batching", "multiply_rows", _PIPELINE, ("LDGSTS.128", "STG.128"), ("LDG.128",)),
     # the pipeline's own: few rows stream the weight once, more go through the kernels above

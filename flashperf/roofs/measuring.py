@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 from flashperf import environment
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
+from flashperf.records import Environment
+from flashperf.roofs import gpu
 from flashperf.roofs.levels import assumed_levels, cache_levels, working_sets
 from flashperf.roofs.model import COMPUTE, DISPATCH, MEMORY, TIMER, Ceiling, Roofs
 from flashperf.workers import WorkerPool
@@ -30,20 +33,21 @@ def measure_roofs(
     budget_s: float = BUDGET_S,
     progress: ProgressSink | None = None,
     now: Callable[[], float] = time.monotonic,
+    backend: str = "cpu",
 ) -> Roofs:
-    """All ceilings of the CPU, with one thread and with as many as there are cores.
+    """All ceilings of the CPU, with one thread and with as many as there are cores; or of the GPU.
 
     Starts no process that would, going by the slowest before it, end after ``budget_s`` seconds; a note says so.
-    Raises UserError if a kernel is wrong or fewer than three processes are asked for.
+    Raises UserError if a kernel is wrong, fewer than three processes are asked for, or there is no GPU.
     """
     if processes < LEAST_PROCESSES:
         raise UserError(f"an interval needs {LEAST_PROCESSES} processes or more, not {processes}")
+    measured, captured = _what(backend)
     told = progress or NullProgress()
     told.phase("roofs", "bandwidth, arithmetic and fixed costs of this machine")
     began = now()
     notes: list[str] = []
     found: dict[Ceiling, list[float]] = defaultdict(list)
-    captured = environment.capture(environment.usable_cores())
     slowest_s, done = 0.0, 0
     while done < processes:
         spent = now() - began
@@ -51,12 +55,27 @@ def measure_roofs(
             notes.append(f"{done} of {processes} processes: the {budget_s:g} s were used up")
             break
         start = now()
-        for ceiling, value in _one_process(notes if not done else []):
+        for ceiling, value in measured(notes if not done else []):
             found[ceiling].append(value)
         slowest_s, done = max(slowest_s, now() - start), done + 1
         told.update(done / processes, slowest_s * (processes - done), [f"{done} of {processes} processes"])
     ceilings = tuple(_with_values(ceiling, values) for ceiling, values in found.items())
-    return Roofs(captured, ceilings, now() - began, tuple(notes))
+    return Roofs(captured, ceilings, now() - began, tuple(notes), backend)
+
+
+def _what(backend: str) -> tuple[Callable[[list[str]], list[tuple[Ceiling, float]]], Environment]:
+    """What one process measures, given where its notes go, and the environment."""
+    captured = measured_device(backend)
+    if backend == "cpu":
+        return _one_process, captured
+    return functools.partial(gpu.one_process, gpu.gpu_properties()), captured
+
+
+def measured_device(backend: str) -> Environment:
+    """The environment, with the GPU as its device unless the backend is the CPU. Raises UserError without a GPU."""
+    if backend == "cpu":
+        return environment.capture(environment.usable_cores())
+    return gpu.gpu_environment(gpu.gpu_properties())
 
 
 def _with_values(ceiling: Ceiling, values: list[float]) -> Ceiling:

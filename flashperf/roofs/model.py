@@ -13,6 +13,9 @@ from flashperf.stats import ratio_interval
 from flashperf.units import rate, seconds
 
 MEMORY, COMPUTE, DISPATCH, TIMER = "memory", "compute", "dispatch", "timer"
+#: Bandwidths of a GPU that no roof of a kernel is made of: shared memory is no cache, and the host link is passed
+#: before or after a kernel.
+SCRATCHPAD, LINK = "scratchpad", "link"
 DRAM = "DRAM"
 #: Formats whose products run in the units of another: half types are widened before they are multiplied.
 _COMPUTED_AS = {"f16": "f32", "bf16": "f32"}
@@ -22,7 +25,7 @@ _COMPUTED_AS = {"f16": "f32", "bf16": "f32"}
 class Ceiling:
     """One limit of a machine: the best of several samples in each of P processes.
 
-    kind:        MEMORY, COMPUTE, DISPATCH or TIMER
+    kind:        MEMORY, COMPUTE, DISPATCH or TIMER; of a GPU also SCRATCHPAD or LINK
     name:        a memory level ("L2"), a number format ("bf16"), or what costs time ("call from Python")
     how:         the access pattern ("load", "copy", ...) or the unit ("fma", "amx", ...)
     per_process: bytes/s, FLOP/s, or seconds where the kind is DISPATCH or TIMER
@@ -51,7 +54,7 @@ class Ceiling:
     @property
     def unit(self) -> str:
         """``B/s``, ``FLOP/s``, ``OP/s`` for integers, or ``s``."""
-        if self.kind == MEMORY:
+        if self.kind in (MEMORY, SCRATCHPAD, LINK):
             return "B/s"
         if self.kind == COMPUTE:
             return "OP/s" if self.name.startswith("i") else "FLOP/s"
@@ -64,12 +67,16 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Roofs:
-    """All ceilings of one machine, measured together. ``seconds`` is how long that took."""
+    """All ceilings of one machine, measured together. ``seconds`` is how long that took.
+
+    ``backend``: "cpu", or "cuda" for those of a GPU, which have one "thread", the whole GPU.
+    """
 
     environment: Environment
     ceilings: tuple[Ceiling, ...]
     seconds: float
     notes: tuple[str, ...] = ()
+    backend: str = "cpu"
 
     def of(self, kind: str, threads: int | None = None) -> list[Ceiling]:
         """The ceilings of a kind, in the order in which they were measured."""
@@ -120,9 +127,12 @@ class Roofs:
         return sorted(found, key=lambda c: -c.value)
 
     def fixed_s(self) -> tuple[float, float]:
-        """Seconds of one call from Python and of each further one from native code; 0 if not measured."""
+        """Seconds of one call from Python and of each further one from native code; 0 if not measured.
+
+        On a GPU the clock sees no host: a launch costs what one does that was enqueued before, a call nothing more.
+        """
         by_how = {c.how: c.value for c in self.of(DISPATCH)}
-        return by_how.get("python", 0.0), by_how.get("native", 0.0)
+        return by_how.get("python", 0.0), by_how.get("native", by_how.get("enqueued", 0.0))
 
     def roof(
         self,

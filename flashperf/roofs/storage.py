@@ -7,10 +7,9 @@ import json
 import os
 from pathlib import Path
 
-from flashperf import environment
 from flashperf.progress import ProgressSink
 from flashperf.records import Environment
-from flashperf.roofs.measuring import measure_roofs
+from flashperf.roofs.measuring import measure_roofs, measured_device
 from flashperf.roofs.model import Ceiling, Roofs
 from flashperf.store import RecordError, Records, RecordWriter, from_json, read_records, to_json
 
@@ -56,14 +55,15 @@ def load_roofs(path: Path) -> Roofs:
     return read_roofs(read_records(path))
 
 
-def roofs_for(progress: ProgressSink | None = None) -> tuple[Roofs, Path, bool]:
+def roofs_for(progress: ProgressSink | None = None, backend: str = "cpu") -> tuple[Roofs, Path, bool]:
     """The roofs of this machine, the file that keeps them, and whether they were measured just now.
 
-    A kept file that can't be read is measured anew; one that can't be written is an error.
+    ``backend``: other than ``cpu``, those of the GPU. A kept file that can't be read is measured anew; one that
+    can't be written is an error, as is a GPU that isn't there.
     """
-    path = kept_path(environment.capture(environment.usable_cores()))
+    path = kept_path(measured_device(backend))
     try:
         return load_roofs(path), path, False
     except RecordError:
-        roofs = measure_roofs(progress=progress)
+        roofs = measure_roofs(progress=progress, backend="cpu" if backend == "cpu" else "cuda")
         return roofs, save_roofs(roofs, path), True
