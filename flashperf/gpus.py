@@ -120,6 +120,23 @@ GPUS: dict[str, Gpu] = {
 }
 
 
+#: What the driver calls them -> which one it is. Others of the family (PCIe, NVL, 40 GB) have figures of their own.
+_DEVICE_NAMES = {
+    "NVIDIA A100-SXM4-80GB": "a100",
+    "NVIDIA H100 80GB HBM3": "h100",
+    "NVIDIA H200": "h200",
+    "NVIDIA B200": "b200",
+    "NVIDIA L4": "l4",
+    "NVIDIA GeForce RTX 4090": "rtx4090",
+}
+
+
+def of_device(name: str) -> Gpu | None:
+    """The GPU that a driver calls ``name``; None where no data sheet of exactly that one is known."""
+    key = _DEVICE_NAMES.get(name)
+    return GPUS[key] if key else None
+
+
 def gpu(name: str) -> Gpu:
     """The GPU called ``name``. Raises UserError with the known ones for any other: nothing is guessed."""
     found = GPUS.get(name.lower().replace(" ", "").replace("-", ""))

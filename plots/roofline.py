@@ -99,7 +99,8 @@ def _draw_page(drawn: Figure, run: RooflineRun, names: list[str], rows: int) -> 
     drawn.text(
         0.015, 1 - 0.25 / height, "Every mechanism under the same roofs", size=13, weight="bold", va="center"
     )
-    said = f"{run.roofs.environment.device}, one thread; filled: warm caches, hollow: cold"
+    threads = ", one thread" if run.roofs.backend == "cpu" else ""
+    said = f"{run.roofs.environment.device}{threads}; filled: warm caches, hollow: cold"
     drawn.text(0.015, 1 - 0.5 / height, said, size=9, color=PALETTE["muted"], va="center")
     for n, name in enumerate(names):
         row, column = divmod(n, COLUMNS)

@@ -2,92 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from gpu_roof_samples import H200, L4, SAMPLE_S, TINY, FakeDevice
 
 from flashperf.backends import available
 from flashperf.cuda import launcher, roofs
 from flashperf.cuda.roof_subject import GpuRoofSubject
 from flashperf.errors import UserError
-from flashperf.gpu.clock import EVENTS, HELD, CantRecordError
+from flashperf.gpu.clock import EVENTS, HELD
 from flashperf.gpu.properties import GpuProperties, read_properties
 from flashperf.roofs import gpu as gpu_roofs
 from flashperf.roofs import measure_roofs, roofs_for
-from flashperf.roofs.gpu_plan import ALIGNED_BYTES, LEAST_TIMES_L2, GpuPlan, Walk, plan_for
+from flashperf.roofs.gpu_plan import ALIGNED_BYTES, LEAST_TIMES_L2, GpuPlan, plan_for
 from flashperf.roofs.model import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD
 from flashperf.store import to_json
-
-H200 = GpuProperties("NVIDIA H200", 132, 228 << 10, 50 << 20, 141 << 30, 6144)
-L4 = GpuProperties("NVIDIA L4", 58, 100 << 10, 48 << 20, 23 << 30, 192)
-SAMPLE_S = 1e-3
-TINY = GpuPlan(
-    sms=1,
-    walks=(Walk("L2", 1 << 20, 6 * ALIGNED_BYTES, 2), Walk("HBM", 0, 12 * ALIGNED_BYTES, 1)),
-    shared_level_bytes=100 << 10,
-    blocks_per_sm=(1, 2),
-    shared_steps=4,
-    fma_steps=16,
-    mma_steps=4,
-    link_bytes=1 << 20,
-    launches=10,
-)
-
-
-class FakeDevice:
-    """Between two events there is always a millisecond, whatever was enqueued; kernels run on the emulator."""
-
-    def __init__(self) -> None:
-        self.now_s, self.waits, self.links, self.speeds = 0.0, 0, 0, list[float]()
-        self.records, self.library = True, {"f16"}
-        self.gives_up = False
-
-    def hold(self, limit_s: float) -> None: ...
-
-    def release(self) -> None: ...
-
-    def gave_up(self) -> bool:
-        return self.gives_up
-
-    def event(self) -> float:
-        self.now_s += SAMPLE_S
-        return self.now_s
-
-    def between_s(self, first: float, last: float) -> float:
-        return last - first
-
-    def wait(self) -> None:
-        self.waits += 1
-
-    def flush(self) -> None: ...
-
-    def record(self, call: Callable[[], object], times: int) -> Callable[[], object]:
-        if not self.records:
-            raise CantRecordError("not here")
-        return lambda: None
-
-    def sm_clock_mhz(self) -> float | None:
-        return self.speeds.pop() if self.speeds else None
-
-    def upload(self, host: np.ndarray) -> np.ndarray:
-        return host.copy()
-
-    def download(self, array: np.ndarray) -> np.ndarray:
-        return array.copy()
-
-    def repeated(self, host: np.ndarray, elements: int) -> np.ndarray:
-        return np.resize(host, elements)
-
-    def link(self, n_bytes: int, to_device: bool, pinned: bool) -> Callable[[], object]:
-        self.links += 1
-        return lambda: None
-
-    def library_product(self, number_format: str) -> tuple[Callable[[], object], int] | None:
-        return (lambda: None, 1000) if number_format in self.library else None
 
 
 @pytest.fixture

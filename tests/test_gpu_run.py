@@ -102,7 +102,7 @@ def test_every_stage_has_a_command_with_and_without_a_gpu(tmp_path: Path) -> Non
             assert importlib.util.find_spec(command[2]) is not None
     assert sum(s.weight for s in STAGES) <= 480
     names = [s.name for s in STAGES]
-    assert names == ["build", "contract", "compare", "bench", "pipeline", "explain"]
+    assert names == ["build", "contract", "compare", "bench", "roofs", "pipeline", "explain"]
 
 
 def test_architectures_and_folders() -> None:

@@ -158,7 +158,8 @@ def test_the_command_draws_a_record_and_prints_places(tmp_path: Path, capsys: An
     ("arguments", "said"),
     [
         (["roofline", "nonsense"], "unknown mechanism 'nonsense'"),
-        (["roofline", "--backend", "cuda", "fusion"], "on the cpu backend so far, not on cuda"),
+        (["roofline", "--backend", "cuda", "fusion"], "cuda kernels can't be placed under the roofs of"),
+        (["roofs", "--backend", "cdua"], "unknown backend 'cdua'"),
         (["roofline", "--from", "missing.jsonl"], "can't read missing.jsonl"),
         (["roofs", "--from", "missing.jsonl"], "can't read missing.jsonl"),
         (["roofs", "--processes", "1"], "3 processes or more"),
@@ -168,7 +169,7 @@ def test_mistakes_are_one_line(
     arguments: list[str], said: str, capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("flashperf.roofs.roofs_for", lambda progress: (roofs(), tmp_path, False))
+    monkeypatch.setattr("flashperf.roofs.roofs_for", lambda progress, backend: (roofs(), tmp_path, False))
     assert cli.main(arguments) == 2
     printed = capsys.readouterr()
     assert said in printed.err

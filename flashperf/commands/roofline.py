@@ -62,7 +62,7 @@ def roofline(
         with kept(record, "point", "flashperf roofline"), open_progress(quiet) as progress:
             run = measure_suite(
                 mechanisms or names(),
-                _roofs(roofs, progress),
+                _roofs(roofs, progress, backend),
                 backend=backend,
                 budget_s=budget,
                 cold=not warm_only,
@@ -74,10 +74,10 @@ def roofline(
     return EXIT_OK
 
 
-def _roofs(path: Path | None, progress: ProgressSink) -> Roofs:
+def _roofs(path: Path | None, progress: ProgressSink, backend: str) -> Roofs:
     from flashperf.roofs import load_roofs, roofs_for
 
-    return load_roofs(path) if path else roofs_for(progress)[0]
+    return load_roofs(path) if path else roofs_for(progress, backend)[0]
 
 
 def _chosen(run: RooflineRun, mechanisms: list[str] | None, path: Path) -> RooflineRun:

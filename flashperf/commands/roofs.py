@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flashperf.errors import EXIT_OK
+from flashperf.gpus import of_device
 from flashperf.progress import open_progress
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _WIDTH = 80
 
 def roofs(
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall time.")] = 30.0,
+    backend: Annotated[str, typer.Option(metavar="NAME", help="cpu, or cuda for a GPU's.")] = "cpu",
     processes: Annotated[int, typer.Option(metavar="N", help="Fresh processes, a value from each.")] = 8,
     out: Annotated[
         Path | None,
@@ -39,7 +41,8 @@ def roofs(
     """Measure this machine's ceilings and keep them.
 
     Bandwidth per memory level, arithmetic per format and unit, the cost of a call and of reading the clock, with
-    one thread and with all. What places kernels on a roofline reads the file that this writes.
+    one thread and with all. On a GPU: shared memory, L2, device memory, host link, FMA units and Tensor Cores, the
+    cost of a launch. What places kernels on a roofline reads the file that this writes.
     """
     from flashperf.report import console_for
     from flashperf.roofs import kept_path, load_roofs, measure_roofs, save_roofs
@@ -50,7 +53,7 @@ def roofs(
         found = load_roofs(show)
     else:
         with open_progress(quiet) as progress:
-            found = measure_roofs(processes, budget, progress)
+            found = measure_roofs(processes, budget, progress, backend=backend)
         paths = [save_roofs(found, path) for path in (kept_path(found.environment), out) if path]
     if as_json:
         print(json.dumps(to_json(found), indent=1, ensure_ascii=False))
@@ -72,6 +75,9 @@ def said(found: Roofs) -> str:
         f"The best of several samples in each of {processes} processes, with the 95 % interval over processes. "
         f"{found.environment.device}, {found.seconds:.0f} s."
     )
+    sheet = of_device(found.environment.device)
+    if sheet:
+        text += f" Data sheet: {sheet.title}; {sheet.source}."
     notes = list(found.notes)
     if found.environment.busy:
         notes.append(f"the machine is busy: {found.environment.busy_reason}")
@@ -79,15 +85,35 @@ def said(found: Roofs) -> str:
 
 
 def tables(found: Roofs) -> list[Table]:
-    """Memory, arithmetic and fixed costs; one column for each number of threads."""
-    from flashperf.roofs import COMPUTE, DISPATCH, MEMORY, TIMER
+    """Memory, arithmetic and fixed costs; one column for each number of threads, or one for a whole GPU."""
+    from flashperf.roofs import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD, TIMER
 
     counts = found.thread_counts
+    rows = (("memory", (SCRATCHPAD, MEMORY, LINK)), ("arithmetic", (COMPUTE,)))
     return [
-        _table("memory", found, found.of(MEMORY), counts),
-        _table("arithmetic", found, found.of(COMPUTE), counts),
+        *(
+            _table(title, found, [c for kind in kinds for c in found.of(kind)], counts)
+            for title, kinds in rows
+        ),
         _table("fixed costs", found, [*found.of(DISPATCH), *found.of(TIMER)], [1]),
     ]
+
+
+def data_sheet(found: Roofs) -> dict[str, str]:
+    """Name of a level or format -> what the maker says, as text; empty where no data sheet is known."""
+    from flashperf.roofs import COMPUTE, LINK, MEMORY
+    from flashperf.units import rate
+
+    sheet = of_device(found.environment.device)
+    if not sheet:
+        return {}
+    said = {c.name: rate(sheet.bytes_per_s, "B/s") for c in found.of(MEMORY) if not c.level_bytes}
+    said |= {c.name: f"{rate(sheet.link_bytes_per_s, 'B/s')} each way" for c in found.of(LINK)}
+    for ceiling in found.of(COMPUTE):
+        peak = sheet.peaks.get({"bf16": "f16"}.get(ceiling.name, ceiling.name))
+        if peak:
+            said[ceiling.name] = rate(peak, ceiling.unit)
+    return said
 
 
 def _table(title: str, found: Roofs, ceilings: list[Ceiling], counts: list[int]) -> Table:
@@ -98,15 +124,19 @@ def _table(title: str, found: Roofs, ceilings: list[Ceiling], counts: list[int])
     table.add_column(title)
     table.add_column("")
     for threads in counts:
-        table.add_column(f"{threads} thread{'s' * (threads > 1)}", justify="right")
+        of_cpu = f"{threads} thread{'s' * (threads > 1)}"
+        table.add_column(of_cpu if found.backend == "cpu" else "whole GPU", justify="right")
     rows = dict.fromkeys((c.name, c.how) for c in ceilings)
     by_key = {(c.name, c.how, c.threads): c for c in ceilings}
-    seen = ""
+    seen, sheet = "", data_sheet(found)
+    last = dict(list(rows))  # the last pattern or unit of each name
     for name, how in rows:
         cells = [_cell(by_key.get((name, how, threads))) for threads in counts]
         label = name if name != seen else ""
         table.add_row(label, "" if counts == [1] and title == "fixed costs" else how, *cells)
         seen = name
+        if how == last[name] and name in sheet:
+            table.add_row("", "data sheet", sheet[name], style="dim")
     return table
 
 

@@ -71,6 +71,18 @@ def _bench(machine: Machine, folder: Path, limit_s: float) -> list[str]:
     return _pytest("bench/", "-k", "cuda or triton", "-q", "-rs", *output)
 
 
+def _roofs(machine: Machine, folder: Path, limit_s: float) -> list[str]:
+    arguments = (
+        "--backend",
+        "cuda",
+        "--budget",
+        f"{0.8 * limit_s:.0f}",
+        "--out",
+        str(folder / "roofs.jsonl"),
+    )
+    return _module("flashperf.cli", "roofs", *arguments, "--quiet")
+
+
 def _pipeline(machine: Machine, folder: Path, limit_s: float) -> list[str]:
     model = MODEL if machine.gpu else "shape:tiny"
     backends = "cuda,triton" if machine.gpu and "triton" in machine.versions else "cuda"
@@ -86,8 +98,9 @@ def _explain(machine: Machine, folder: Path, limit_s: float) -> list[str]:
 STAGES: tuple[Stage, ...] = (
     Stage("build", "kernels for this machine", 40, (), _build),
     Stage("contract", "every CUDA and Triton case against float64", 100, ("pytest",), _contract),
-    Stage("compare", "our kernels beside torch and a device copy", 60, (), _compare),
+    Stage("compare", "our kernels beside torch and a device copy", 50, (), _compare),
     Stage("bench", "isolated benches", 70, ("pytest", "pytest_benchmark"), _bench),
+    Stage("roofs", "what this GPU can do at best", 40, (), _roofs, times=True),
     Stage("pipeline", "every switch of the pipeline against float64", 40, (), _pipeline),
-    Stage("explain", "Standard against Flash on this GPU", 170, (), _explain, times=True),
+    Stage("explain", "Standard against Flash on this GPU", 140, (), _explain, times=True),
 )

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from flashperf import environment
+from flashperf import backends, environment
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.records import Environment
@@ -60,7 +60,7 @@ def measure_roofs(
         slowest_s, done = max(slowest_s, now() - start), done + 1
         told.update(done / processes, slowest_s * (processes - done), [f"{done} of {processes} processes"])
     ceilings = tuple(_with_values(ceiling, values) for ceiling, values in found.items())
-    return Roofs(captured, ceilings, now() - began, tuple(notes), backend)
+    return Roofs(captured, ceilings, now() - began, tuple(notes), "cpu" if backend == "cpu" else "cuda")
 
 
 def _what(backend: str) -> tuple[Callable[[list[str]], list[tuple[Ceiling, float]]], Environment]:
@@ -73,7 +73,7 @@ def _what(backend: str) -> tuple[Callable[[list[str]], list[tuple[Ceiling, float
 
 def measured_device(backend: str) -> Environment:
     """The environment, with the GPU as its device unless the backend is the CPU. Raises UserError without a GPU."""
-    if backend == "cpu":
+    if backends.backend(backend).name == "cpu":
         return environment.capture(environment.usable_cores())
     return gpu.gpu_environment(gpu.gpu_properties())
 

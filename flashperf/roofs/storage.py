@@ -65,5 +65,5 @@ def roofs_for(progress: ProgressSink | None = None, backend: str = "cpu") -> tup
     try:
         return load_roofs(path), path, False
     except RecordError:
-        roofs = measure_roofs(progress=progress, backend="cpu" if backend == "cpu" else "cuda")
+        roofs = measure_roofs(progress=progress, backend=backend)
         return roofs, save_roofs(roofs, path), True

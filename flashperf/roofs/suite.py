@@ -56,13 +56,14 @@ def measure_suite(
     record: Path | None = None,
     progress: ProgressSink | None = None,
 ) -> RooflineRun:
-    """Time every bench case of the mechanisms, warm and cold, one thread, and keep it in ``record`` (a new file).
+    """Time every bench case of the mechanisms, warm and cold, and keep it in ``record`` (a new file).
 
-    Raises WrongResult if a kernel is wrong, UserError if nothing can run here or the backend isn't the CPU; cases
-    for which no time is left are named in ``left_out``.
+    On a CPU with one thread unless a case asks for more; on a GPU by the device's clock. Raises WrongResult if a
+    kernel is wrong, UserError if nothing can run here or the roofs are those of another kind of device; cases for
+    which no time is left are named in ``left_out``.
     """
-    if backend != "cpu":
-        raise UserError(f"rooflines are measured on the cpu backend so far, not on {backend}")
+    if (backend == "cpu") != (roofs.backend == "cpu"):
+        raise UserError(f"{backend} kernels can't be placed under the roofs of {roofs.environment.device}")
     cases, left_out = bench_cases(names, backend)
     without = [case for mechanism, case in cases if not roofs.units(mechanism.arithmetic(case))]
     left_out += [f"{case.id}: no unit was measured that computes in its format" for case in without]
