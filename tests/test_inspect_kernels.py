@@ -236,5 +236,18 @@ def test_without_nvcc_it_says_what_to_install(
 
 
 @needs_tools
+@needs_tools
+@pytest.mark.parametrize("columns", [40, 60])
+def test_in_a_narrow_terminal_nothing_is_cut(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["inspect", "cache"]) == 0
+    text = capsys.readouterr().out
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= columns
+    assert all(name in text for name in (*GPUS, "chunked", "whole", "regs", "shared"))
+
+
 def test_a_mechanism_s_kernels_are_those_of_its_file() -> None:
     assert set(inspected("cache", "sm_90a")) == set(compile_kernels(Path(source("cache")), "sm_90a"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -22,7 +23,7 @@ from flashperf.machine_code import (
     occupancy,
     why_not,
 )
-from flashperf.machine_code.compiler import first_error
+from flashperf.machine_code.compiler import first_error, two_at_a_time
 from flashperf.machine_code.kernel import spill_bytes
 from flashperf.machine_code.occupancy import block_shared_bytes
 
@@ -100,6 +101,26 @@ def test_first_error_has_file_and_line() -> None:
         first_error("nvcc fatal   : Unsupported gpu architecture\n")
         == "nvcc fatal   : Unsupported gpu architecture"
     )
+
+
+@pytest.mark.parametrize("error", [UserError("add.cu:3: no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+def test_after_an_error_no_further_file_is_compiled(error: BaseException) -> None:
+    begun: list[int] = []
+    dropped = Event()  # the files that were begun go on until the last one is dropped
+
+    def compiled(number: int) -> None:
+        begun.append(number)
+        dropped.wait(2)
+
+    def compile_all() -> None:
+        with two_at_a_time() as pool:
+            files = [pool.submit(compiled, number) for number in range(9)]
+            files[-1].add_done_callback(lambda _: dropped.set())
+            raise error
+
+    with pytest.raises(type(error)):
+        compile_all()
+    assert len(begun) <= 2
 
 
 def test_unknown_architecture_names_the_valid_ones(tmp_path: Path) -> None:

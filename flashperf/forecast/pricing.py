@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -16,6 +15,7 @@ from flashperf.emulator import Launch
 from flashperf.forecast.work import Work, work_of
 from flashperf.gpus import GRAPH_LAUNCH_S, LAUNCH_S, Gpu
 from flashperf.machine_code import KernelCode, compile_kernels, occupancy, why_not
+from flashperf.machine_code.compiler import two_at_a_time
 from flashperf.pipeline.engine import PlannedCall, RecordingEngine
 from flashperf.predict.roofs import peak, unit_of
 
@@ -81,7 +81,7 @@ def machine_code(modules: Iterable[str], architecture: str) -> dict[str, dict[st
     """Module -> its kernels, compiled two files at a time; empty where there is no compiler."""
     if why_not():
         return {}
-    with ThreadPoolExecutor(2) as pool:
+    with two_at_a_time() as pool:
         made = {name: pool.submit(compile_kernels, source(name), architecture) for name in modules}
         return {name: future.result() for name, future in made.items()}
 

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -82,3 +84,14 @@ def compile_kernels(
     partial.write_text(json.dumps({name: asdict(kernel) for name, kernel in kernels.items()}, indent=1))
     partial.replace(kept)
     return kernels
+
+
+@contextmanager
+def two_at_a_time() -> Iterator[ThreadPoolExecutor]:
+    """A pool that compiles two files at a time. After an error or Ctrl-C inside, what has not begun is dropped."""
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from flashperf import registry
@@ -11,7 +10,7 @@ from flashperf.cuda.launcher import source
 from flashperf.emulator_build import source_folder
 from flashperf.errors import UserError
 from flashperf.machine_code import KernelCode, Occupancy, compile_kernels, occupancy
-from flashperf.machine_code.compiler import check_architecture
+from flashperf.machine_code.compiler import check_architecture, two_at_a_time
 from flashperf.predict.expectations import failures
 from flashperf.predict.launches import KernelLaunch, largest, launches
 from flashperf.suggest import unknown_name
@@ -45,7 +44,7 @@ def chosen_files(name: str | None = None) -> list[str]:
 def inspect(names: Sequence[str], architecture: str) -> dict[str, list[Inspected]]:
     """File -> every kernel of it, by name. Raises UserError and CompileError."""
     check_architecture(architecture)
-    with ThreadPoolExecutor(2) as pool:  # nvcc takes seconds a file; the launch tables are read meanwhile
+    with two_at_a_time() as pool:  # nvcc takes seconds a file; the launch tables are read meanwhile
         compiling = {name: pool.submit(compile_kernels, source(name), architecture) for name in names}
         launched = {name: largest(launches(name)) for name in names if name in registry.names()}
         compiled = {name: future.result() for name, future in compiling.items()}

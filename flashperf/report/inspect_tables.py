@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _DULL = ("other", "HFMA2", "BAR", "SHFL", "STS")
 _SHORT = {"registers": "regs", "shared memory": "shared"}
 _NAME_WIDTH = 20
+_TIME_WIDTH = 10
+_LEAST_FOR_OPCODES = 55
 _BOUND = {"memory": "m", "compute": "c", "launch": "l"}
 
 
@@ -51,18 +53,20 @@ def print_kernels(name: str, architecture: str, rows: Sequence[Inspected], conso
     console.print(Text(f"{name}, compiled for {architecture}", "bold"), width=width)
     spills = any(one.code.spilled for one in rows)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", width=width)
-    table.add_column("kernel", overflow="fold", width=_NAME_WIDTH)
-    table.add_column("regs", justify="right", width=4)
-    table.add_column("shared", justify="right", width=6)
+    table.add_column("kernel", overflow="fold", width=_NAME_WIDTH if width >= WIDTH else 10)
+    table.add_column("regs", justify="right", min_width=4)
+    table.add_column("shared", justify="right", min_width=6)
     if spills:
         table.add_column("spills", justify="right", width=6)
     table.add_column("occupancy by", width=13)
-    table.add_column("opcodes")
+    roomy = width >= _LEAST_FOR_OPCODES
+    if roomy:
+        table.add_column("opcodes")
     for one in rows:
         code = one.code
         spilled = str(code.spill_bytes if code.spill_bytes is not None else code.local_accesses)
         cells = [code.name, str(code.registers), _shared(one), *([spilled] if spills else [])]
-        table.add_row(*cells, _occupancy(one), _opcodes(code))
+        table.add_row(*cells, _occupancy(one), *([_opcodes(code)] if roomy else []))
     console.print(table, width=width)
     bad = [f"{one.code.name}: {what}" for one in rows for what in one.failures]
     good = f"All {len(rows)} kernels hold what they must, and none spills."
@@ -89,18 +93,20 @@ def print_bounds(name: str, rows: Sequence[Inspected], console: Console) -> None
     mechanism = registry.mechanism(name)
     cases = [case for case in registry.cases(mechanism, "bench", ["cuda"]) if not mechanism.supports(case)]
     console.print(Text("Predicted, not measured: the least time of a call", "bold"), width=width)
+    side_by_side = max(1, (width - _NAME_WIDTH) // _TIME_WIDTH)
     for sizes in dict.fromkeys(case.sizes for case in cases):
         label = " ".join(f"{key}={value}" for key, value in sizes)
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
-        table.add_column(label, overflow="fold", ratio=1)
-        for gpu in GPUS.values():
-            table.add_column(gpu.name, justify="right", no_wrap=True)
-        for case in (case for case in cases if case.sizes == sizes):
-            found = [
-                predict_case(mechanism, case, g, _kernels_of(mechanism, case, rows)) for g in GPUS.values()
-            ]
-            table.add_row(case.variant, *(f"{units.seconds(p.seconds)} {_BOUND[p.bound]}" for p in found))
-        console.print(table, width=width)
+        for first in range(0, len(GPUS), side_by_side):
+            gpus = list(GPUS.values())[first : first + side_by_side]
+            table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
+            table.add_column(label, overflow="fold", ratio=1)
+            for gpu in gpus:
+                table.add_column(gpu.name, justify="right", no_wrap=True)
+            for case in (case for case in cases if case.sizes == sizes):
+                kernels = _kernels_of(mechanism, case, rows)
+                found = [predict_case(mechanism, case, gpu, kernels) for gpu in gpus]
+                table.add_row(case.variant, *(f"{units.seconds(p.seconds)} {_BOUND[p.bound]}" for p in found))
+            console.print(table, width=width)
     console.print(
         Text(
             "m memory, c compute, l launches: declared bytes and operations over data-sheet peaks, and "
