@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN, HEIGHT_IN = 7.6, 3.9
+WIDTH_IN, HEIGHT_IN = 7.6, 4.1
 _TICKS = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20)
 _MOST_TICKS = 9
 
@@ -47,7 +47,7 @@ def _draw(drawn: Figure, result: CrossoverResult) -> None:
     height = drawn.get_figheight()
     drawn.text(0.02, 1 - 0.25 / height, title(result), size=13, weight="bold", va="center")
     drawn.text(0.02, 1 - 0.52 / height, _subtitle(result), size=9, color=PALETTE["muted"], va="center")
-    axes = drawn.add_axes((0.1, 0.55 / height, 0.87, 1 - 1.42 / height))
+    axes = drawn.add_axes((0.1, 0.75 / height, 0.87, 1 - 1.62 / height))
     _axes(axes, result)
     for crossing in result.finding.crossings:
         axes.axvspan(crossing.low, crossing.high, color=PALETTE["unclear"], alpha=0.28, lw=0)

@@ -61,7 +61,7 @@ def draw_plane(
     occupied, labels = _occupied(axes, points), list[Box]()
     for level in levels:
         start = _slope(axes, level, peak)
-        if labelled:
+        if labelled and start * level.value < peak:  # else it meets the peak left of the plane
             labels += _label_slope(axes, level, start, peak, occupied + labels)
     for unit in units:
         start = unit.value / levels[0].value

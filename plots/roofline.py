@@ -144,8 +144,9 @@ def _words(
 
 
 def _said(point: Point, run: RooflineRun) -> str:
-    """The words of a point; without arithmetic it isn't on the plane."""
-    return point.words(run.roofs) + ("" if point.cost.flops else " (no FLOPs)")
+    """The words of a point, short enough for the list; without arithmetic it isn't on the plane."""
+    words = point.words(run.roofs).replace("of the time is dispatch", "is dispatch")
+    return words + ("" if point.cost.flops else " (no FLOPs)")
 
 
 def _legend(axes: Axes, points: Sequence[Point], threads: int) -> None:

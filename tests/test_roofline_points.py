@@ -108,7 +108,7 @@ def test_a_picture_says_what_it_shows_without_being_seen() -> None:
     svg = roofline_svg(run(), "toy")
     assert "<title>toy: measured kernels under their roofs</title>" in svg
     assert "split rows=64  cols=1024 (warm)" in description(run(), "toy")
-    assert "L1 400 GB/s" in svg
+    assert "DRAM 10.00 GB/s" in svg
     assert "f32 fma 200 GFLOP/s" in svg
     assert "bf16 amx" not in svg  # roofs of formats that no point has are left out
 
@@ -124,6 +124,18 @@ def test_a_point_above_its_roof_is_marked_and_named() -> None:
 def test_a_mechanism_without_arithmetic_has_words_but_no_point() -> None:
     svg = roofline_svg(run(), "moves")
     assert "(no FLOPs)" in svg
+
+
+def test_a_roof_that_meets_the_peak_left_of_the_plane_has_no_label() -> None:
+    """All points at 10 FLOP per byte and more: L1 and L2 end at 0.5 and 2."""
+    product = Cost(10**9, 10**8, 0)
+    found = RooflineRun(
+        roofs(), (point("dense", 1e-2, product), point("denser", 1e-2, Cost(10**9, 10**7, 0)))
+    )
+    drawn = roofline_svg(found, "toy")
+    assert "DRAM 10.00 GB/s" in drawn
+    assert "L1 400 GB/s" not in drawn
+    assert "L2 100 GB/s" not in drawn
 
 
 def test_labels_cover_neither_each_other_nor_points() -> None:
