@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import sample_parts
 from roofs_samples import spread
 
+from flashperf.cuda.roof_subject import GpuRoofSubject
 from flashperf.gpu.clock import CantRecordError
 from flashperf.gpu.properties import GpuProperties
 from flashperf.roofs import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD, Ceiling, Roofs
@@ -80,6 +82,13 @@ class FakeDevice:
 
     def library_product(self, number_format: str) -> tuple[Callable[[], object], int] | None:
         return (lambda: None, 1000) if number_format in self.library else None
+
+
+class EmulatedSubject(GpuRoofSubject):
+    """What a worker process measures on the scripted device."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        super().__init__(plan, FakeDevice())
 
 
 def gpu_samples() -> Roofs:

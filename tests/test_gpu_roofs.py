@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +22,7 @@ from flashperf.gpu.properties import GpuProperties, read_properties
 from flashperf.roofs import gpu as gpu_roofs
 from flashperf.roofs import measure_roofs, roofs_for
 from flashperf.roofs.gpu_plan import ALIGNED_BYTES, LEAST_TIMES_L2, GpuPlan, plan_for
-from flashperf.roofs.model import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD
+from flashperf.roofs.model import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD, TIMER
 from flashperf.store import to_json
 
 
@@ -180,6 +183,19 @@ def test_a_wrong_kernel_is_not_timed(kernel: str, emulated: None, monkeypatch: p
     with pytest.raises(UserError, match=f"{kernel}: wrong result, not timed"):
         subject(device).peaks()
     assert device.now_s == 0 or kernel.startswith("peak")
+
+
+@pytest.mark.skipif(not available("cuda"), reason="there is a GPU: nothing is emulated")
+def test_a_worker_process_answers_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subject by its name, the plan and the answers as JSON."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setattr(gpu_roofs, "SUBJECT", "gpu_roof_samples:EmulatedSubject")
+    monkeypatch.setattr(gpu_roofs, "plan_for", lambda gpu: replace(TINY, notes=("a note",)))
+    notes: list[str] = []
+    found = gpu_roofs.one_process(H200, notes)
+    assert {c.kind for c, _ in found} == {SCRATCHPAD, MEMORY, LINK, COMPUTE, DISPATCH, TIMER}
+    assert all(value > 0 for _, value in found)
+    assert notes == ["a note", f"timed by {HELD}"]
 
 
 # ---- several processes -----------------------------------------------------------------------------------

@@ -11,7 +11,10 @@ _HBM_BUS_BITS = 1024
 
 @dataclass(frozen=True)
 class GpuProperties:
-    """One GPU: streaming multiprocessors, bytes of shared memory on each, of the L2 and of device memory."""
+    """One GPU: streaming multiprocessors, bytes of shared memory on each, of the L2 and of device memory.
+
+    ``memory_bus_bits``: 0 where the runtime doesn't say.
+    """
 
     name: str
     sms: int
@@ -40,5 +43,5 @@ def read_properties(runtime: Any = None) -> GpuProperties:
         shared_per_sm_bytes=int(found["sharedMemPerMultiprocessor"]),
         l2_bytes=int(found["l2CacheSize"]),
         memory_bytes=int(found["totalGlobalMem"]),
-        memory_bus_bits=int(found["memoryBusWidth"]),
+        memory_bus_bits=int(found.get("memoryBusWidth", 0)),
     )
