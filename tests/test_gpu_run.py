@@ -205,6 +205,21 @@ def test_stages_run_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch, tm
     assert stages.STAGES[0].name == "build"
 
 
+def test_a_folder_that_cannot_be_made_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flashperf.gpu_run import __main__ as command
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(command, "look", lambda: NO_GPU)
+    monkeypatch.setattr(
+        sys, "argv", ["gpu_run", "--only", "build", "--out", str(tmp_path / "file" / "results")]
+    )
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "no results can be written to" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not available("cuda"), reason="there is a GPU: `make gpu` is the test")
 def test_the_whole_list_runs_emulated(tmp_path: Path) -> None:

@@ -30,7 +30,11 @@ def main() -> int:
     machine = look()
     # What the emulator says is no result to keep.
     parent = checkout() / ("results" if machine.gpu else "build/gpu-run")
-    run = Run(machine, options.out or parent / machine.folder_name, options.budget)
+    folder = options.out or parent / machine.folder_name
+    try:
+        run = Run(machine, folder, options.budget)
+    except OSError as error:
+        parser.error(f"no results can be written to {folder}: {error.strerror or error}")
     return run.all([stage for stage in STAGES if stage.name in chosen])
 
 
