@@ -89,6 +89,16 @@ def test_what_cannot_run_says_why_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "error" in text
 
 
+def test_nothing_measured_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_backends.registry, "why_not", lambda mechanism, case: "no NVIDIA driver")
+    assert cli.main(["bench", "cache", "--backend", "cuda", "--size", SIZE]) == 2
+    said = capsys.readouterr()
+    assert "no NVIDIA driver" in said.out
+    assert "nothing of cache can run here on cuda" in said.err
+
+
 def test_a_reason_of_some_variants_names_them() -> None:
     cases = [
         Case.of("cache", variant, "cuda", "f32", {"n": 4, "chunk": 4}) for variant in ("whole", "chunked")

@@ -211,7 +211,8 @@ def run(
 ) -> int:
     """Measure and print; what was measured before Ctrl-C or a failure is printed too, and is in ``record``.
 
-    Raises UserError for names that don't exist. Returns EXIT_FAILED if a result was wrong.
+    Raises UserError for names that don't exist, and where nothing could run. Returns EXIT_FAILED if a result was
+    wrong.
     """
     mechanism = registry.mechanism(name)
     wanted = list(dict.fromkeys(part.strip() for part in backends.split(",") if part.strip()))
@@ -232,6 +233,8 @@ def run(
             console.print()
         for sentence in notes(cells):
             console.print(sentence)
+    if not any(cell.measurement or cell.wrong for cell in cells):
+        raise UserError(f"nothing of {name} can run here on {', '.join(wanted)}")
     return EXIT_FAILED if any(cell.wrong for cell in cells) else EXIT_OK
 
 
