@@ -18,8 +18,9 @@ Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Where th
 def report(runs: Runs, out: Out = Path("report.html")) -> int:
     """Make one HTML page of any number of records.
 
-    Of two explanations, what changed comes first. The page needs no network and no second file, and shows everything with JavaScript off too. Raw samples and
-    tables (CSV, JSON) are carried for download. Exit codes: 0 written, 2 a record that can't be read.
+    Of two explanations, what changed comes first. The page needs no network and no second file, and shows
+    everything with JavaScript off too. Raw samples and tables (CSV, JSON) are carried for
+    download. Exit codes: 0 written, 2 a record that can't be read.
     """
     from flashperf.report.run_sections import report_page
 
