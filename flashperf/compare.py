@@ -135,7 +135,9 @@ def compare(
     captured = environment.capture(threads or environment.usable_cores())
     notes: list[str] = []
     if os.environ.get("TRITON_INTERPRET") == "1" and "triton" in sys.modules:
-        notes.append("Triton interprets its kernels here: that checks them, and says nothing about their times")
+        notes.append(
+            "Triton interprets its kernels here: that checks them, and says nothing about their times"
+        )
     payload = None
     if processes > 1:
         try:

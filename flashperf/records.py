@@ -241,7 +241,9 @@ class Measurement:
     cache_state: str
     environment: Environment | None = None
     disturbed: int = 0
-    details: Mapping[str, Any] = field(default_factory=dict)  # what the call says of itself: what a tuner tried
+    details: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what the call says of itself: what a tuner tried
 
     def __post_init__(self) -> None:
         if not self.check.passed:

@@ -20,11 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus",
     "found and timed": (
-        "native signature beside isa registry backends environment disturbance energy memory timers measure problem blocks store "
-        "compare comparing worker workers progress deadline noise emulator roofs crossover "
-        "emulator_build machine_code gpu"
+        "native signature beside isa registry backends environment disturbance energy memory timers measure "
+        "problem blocks store compare comparing worker workers progress deadline noise emulator emulator_build "
+        "machine_code gpu roofs crossover"
     ),
-    "mechanisms": "mechanisms cuda kernels traffic predict",  # a definition binds through its CUDA launches, which read its constants
+    # a definition binds through its CUDA and Triton launches, which read its constants
+    "mechanisms": "mechanisms cuda kernels traffic predict",
     "pipeline": "pipeline",
     "explain": "explain planted selfcheck gate scenarios cases claims forecast",
     "out": "report cli commands pytest_plugin benching plots gpu_run",
