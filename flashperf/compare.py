@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +132,7 @@ def compare(
     _check_arguments(spec, budget_s, margin, processes)
     captured = environment.capture(threads or environment.usable_cores())
     notes: list[str] = []
-    if os.environ.get("TRITON_INTERPRET") == "1" and "triton" in sys.modules:
+    if any(map(_is_interpreted, (a, b))):
         notes.append(
             "Triton interprets its kernels here: that checks them, and says nothing about their times"
         )
@@ -150,6 +148,12 @@ def compare(
         run = run_in_processes(payload, processes, budget_s, threads, seed, not callable(inputs))
     work = (_both(flops), _both(bytes)) if flops or bytes else None
     return _result(spec, run, margin, work, roof, captured, tuple(notes))
+
+
+def _is_interpreted(call: Callable[..., Any]) -> bool:
+    """Whether a function's module holds kernels that Triton interprets."""
+    held = getattr(call, "__globals__", {}).values()
+    return any(type(value).__module__ == "triton.runtime.interpreter" for value in held)
 
 
 def _names(a: Any, b: Any) -> tuple[str, str]:

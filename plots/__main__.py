@@ -18,7 +18,7 @@ from flashperf.roofs.suite import read_run
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "results" / "xeon-amx"
-RECORD = RECORDS / "explain-a-without-int8.jsonl"
+RECORD = RECORDS / "explain-a.jsonl"
 ROOFLINE = RECORDS / "roofline.jsonl"
 CROSSOVER = RECORDS / "crossover-precision.jsonl"
 PICTURES = ROOT / "docs" / "pictures"

@@ -72,7 +72,8 @@ def test_products_have_rows_and_other_kernels_may_have_none() -> None:
     """A kernel that multiplies matrices says on which unit: what it is must not change unseen."""
     for name in cuda_files():
         for kernel, one in inspected(name, "sm_90a").items():
-            if one.code.tensor_core or one.code.count("FFMA") >= 64:
+            ffma = one.code.count("FFMA")  # unrolled row-wise kernels have some too, among much else
+            if one.code.tensor_core or (ffma >= 64 and ffma >= 0.06 * sum(one.code.opcodes.values())):
                 assert expected_of(name, kernel, "sm_90a"), f"{name}: {kernel}"
 
 
