@@ -334,7 +334,7 @@ def test_what_was_measured_before_an_error_is_named(
         raise error
 
     monkeypatch.setattr(measure, breaks)
-    monkeypatch.setattr("flashperf.roofs.roofs_for", lambda progress: (None, tmp_path, False))
+    monkeypatch.setattr("flashperf.roofs.roofs_for", lambda *_: (None, tmp_path, False))
     assert cli.main([*command, "--out", str(tmp_path / "out"), "--quiet"]) == code
     said = capsys.readouterr().err
     assert f"; what was measured is kept: flashperf {command[0]} --from {tmp_path}" in said
