@@ -14,6 +14,7 @@ from flashperf.blocks import Block
 from flashperf.comparing import transport
 from flashperf.comparing.pair import PairSpec, Prepared
 from flashperf.comparing.pair_run import PairRun, run_here, run_in_processes
+from flashperf.comparing.text import INTERPRETED
 from flashperf.errors import UserError
 from flashperf.records import Check, Comparison, Environment, Interval, Placement
 from flashperf.roofline import Roof, place
@@ -133,9 +134,7 @@ def compare(
     captured = environment.capture(threads or environment.usable_cores())
     notes: list[str] = []
     if any(map(_is_interpreted, (a, b))):
-        notes.append(
-            "Triton interprets its kernels here: that checks them, and says nothing about their times"
-        )
+        notes.append(INTERPRETED)
     payload = None
     if processes > 1:
         try:

@@ -11,6 +11,7 @@ from flashperf.units import rate, seconds
 if TYPE_CHECKING:
     from flashperf.compare import CompareResult
 
+INTERPRETED = "Triton interprets its kernels here: that checks them, and says nothing about their times"
 _VERDICTS = {
     "faster": "{b} is faster than {a}",
     "slower": "{b} is slower than {a}",
@@ -24,6 +25,8 @@ def lines(result: CompareResult) -> Iterator[str]:
     comparison, names = result.comparison, result.names
     sentence = _VERDICTS[comparison.verdict].format(a=names[0], b=names[1], margin=100 * comparison.margin)
     ratio = comparison.ratio
+    if INTERPRETED in result.notes:
+        yield INTERPRETED  # before a verdict that must not be read as one
     yield (
         f"{sentence}: {ratio.value:.3f} of the time of {names[0]} "
         f"({ratio.confidence:.0%} interval {ratio.low:.3f} to {ratio.high:.3f}; "
@@ -52,7 +55,8 @@ def lines(result: CompareResult) -> Iterator[str]:
     if where.busy:
         yield f"  the machine is busy: {where.busy_reason}"
     for note in result.notes:
-        yield f"  {note}"
+        if note != INTERPRETED:
+            yield f"  {note}"
 
 
 def disturbances(repeated_pairs: int, kept: int, samples: int) -> str:
