@@ -69,7 +69,8 @@ def disturbances(repeated_pairs: int, kept: int, samples: int) -> str:
 
 
 def _placed(placement: Placement) -> str:
-    text = f", {rate(placement.flops_per_s, 'FLOP/s')}, {rate(placement.bytes_per_s, 'B/s')}"
+    rates = ((placement.flops_per_s, "FLOP/s"), (placement.bytes_per_s, "B/s"))
+    text = "".join(f", {rate(value, unit)}" for value, unit in rates if value)
     if placement.bound:
         text += f", {placement.fraction_of_roof:.0%} of the {placement.bound} roof ({placement.roof})"
     return text + (f", model error: {placement.model_error}" if placement.model_error else "")
