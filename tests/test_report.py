@@ -25,6 +25,7 @@ from flashperf.report import (
     words,
 )
 from flashperf.report import numbers as n
+from flashperf.report.words import interaction_summary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -312,3 +313,8 @@ def test_both_predictions_are_printed() -> None:
     table = tables.details_table(dataclasses.replace(samples.paradox().attribution, shares=(share,)))
     assert str(next(iter(table.columns[2].cells))) == "1.20 – 2.01"
     assert "warm – evicted caches" in " ".join(shown("paradox").split())
+
+
+def test_a_run_that_could_find_no_interaction_does_not_say_that_there_is_none() -> None:
+    found = dataclasses.replace(samples.paradox().attribution, smallest_detectable_interaction=4.7e4)
+    assert interaction_summary(found) == "too few blocks to find one"

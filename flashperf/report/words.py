@@ -20,6 +20,7 @@ from flashperf.report.numbers import (
     times,
 )
 
+_TELLING = 2.0  # ratio; a run that could only have found larger interactions has looked for none
 SAME_PROGRAM = (
     "Standard and Flash are the same program here: no switch changes anything that runs, "
     "so nothing was measured."
@@ -164,6 +165,8 @@ def interaction_summary(attribution: Attribution) -> str:
     if not attribution.interactions:
         return "not measured"
     smallest = attribution.smallest_detectable_interaction
+    if smallest is not None and smallest > _TELLING:
+        return "too few blocks to find one"
     return "none confirmed" if smallest is None else f"none found above {(smallest - 1) * 100:.2g} %"
 
 
