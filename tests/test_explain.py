@@ -61,6 +61,7 @@ class ScriptedWorker:
         self.number, self.clock, self.interrupt = number, clock, interrupt
         self.noise = np.random.default_rng(number)
         self.checked: list[int] = []
+        self.bound: list[int] = []
         self.asked: list[str] = []
 
     def seconds(self, mask: int) -> float:
@@ -80,10 +81,12 @@ class ScriptedWorker:
             runs.append({"seconds": seconds, "first_s": seconds / 4, "cpu_s": seconds, "stolen": 0})
         return {"runs": runs, "repeats": 0, "stolen": 0}
 
-    def call(self, method: str, timeout_s: float = 300.0, **arguments: Any) -> Any:
-        assert method == "check"
-        self.checked += arguments["masks"]
-        return []
+    def send(self, command: str, method: str, arguments: dict[str, Any]) -> None:
+        assert command == "call"
+        {"check": self.checked, "bind": self.bound}[method].extend(arguments["masks"])
+
+    def receive(self, timeout_s: float = 300.0) -> Any:
+        return None
 
 
 class ScriptedPool:
@@ -166,6 +169,21 @@ def test_every_mixture_is_checked_once_before_it_is_timed(tmp_path: Path) -> Non
     checked = [mask for worker in session.pool.workers for mask in worker.checked]  # type: ignore[attr-defined]
     timed = {mask for observation in session.observations for mask in observation.group.masks}
     assert sorted(checked) == sorted(timed)
+    for worker in session.pool.workers:
+        own = {m for o in session.observations if o.worker == worker.number for m in o.group.masks}
+        assert set(worker.bound) == own  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("budget_s", "pairs"), [(1000.0, 13), (33.0, 10), (20.0, 7), (1.0, 7)])
+def test_slow_runs_get_fewer_pairs_but_at_least_half(tmp_path: Path, budget_s: float, pairs: int) -> None:
+    session = make_session(tmp_path, budget_s)
+    session.switches = [SwitchLevels(f"s{n}", "off", "on") for n in range(9)]
+    session.plan()
+    assert session.pairs == pairs
+    if budget_s > 30:
+        assert session.cycles(0, 0.0)
+        assert not session.attribution().notes  # the cycles count as whole
+        assert session.deadline.elapsed_s < 0.6 * budget_s
 
 
 def test_measuring_stops_at_a_whole_round_when_the_next_does_not_fit(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 The methods, and the simulations that chose them, are in docs/measuring.md.
 """
 
+from flashperf.attribution.costs import CostModel
 from flashperf.attribution.design import (
     Group,
     Observation,
@@ -23,6 +24,7 @@ from flashperf.attribution.summary import attribute, percent_is_defined, precise
 __all__ = [
     "Call",
     "Candidate",
+    "CostModel",
     "Group",
     "MissingCallError",
     "Observation",

@@ -140,7 +140,7 @@ def confirmation_block(i: int, j: int, k: int, background: int, rng: np.random.G
 def confirmation_groups(
     pairs: Sequence[tuple[int, int]], k: int, worker: int, rng: np.random.Generator
 ) -> list[Group]:
-    """The blocks of one round of one worker: every pair on none and on all others (the same for k = 2).
+    """The blocks of one worker: every pair in turn on none or on all others, then again on the other (k = 2: once).
 
     Even workers begin with none, odd ones with all others, so that a round cut short still has both.
     """
@@ -148,8 +148,7 @@ def confirmation_groups(
     groups: list[Group] = []
     for side in range(2 if k > 2 else 1):
         on_flash = (side + worker) % 2 == 1
-        for n in rng.permutation(len(pairs)):
-            i, j = pairs[n]
+        for i, j in pairs:
             others = everything ^ (1 << i) ^ (1 << j)
             groups.append(confirmation_block(i, j, k, others if on_flash else 0, rng))
     return groups

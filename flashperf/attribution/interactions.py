@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashperf.attribution.cycles import usable_cycles
 from flashperf.attribution.design import CONFIRM, QUAD, Observation, SwitchLevels, block_pair
-from flashperf.attribution.estimate import usable_cycles
 from flashperf.attribution.shapley import signs
 from flashperf.records import Interaction, Interval
 from flashperf.stats import exp_interval, mean_of, t_quantile
@@ -50,9 +50,7 @@ def _pair_means(cycle: Sequence[Observation]) -> tuple[list[int], list[float]]:
     return masks, means
 
 
-def screen_interactions(
-    observations: Sequence[Observation], k: int, keep: int = KEEP, pairs: int | None = None
-) -> list[Candidate]:
+def screen_interactions(observations: Sequence[Observation], k: int, keep: int = KEEP) -> list[Candidate]:
     """The ``keep`` pairs with the largest |t| in a least squares of pair means on the products x_i x_j.
 
     The mean of S and its complement holds no share, only interactions of even order and the level of the
@@ -64,7 +62,7 @@ def screen_interactions(
         return []
     index = np.array(list(itertools.combinations(range(k), 2)))
     rows, steps = [], []
-    for cycles in usable_cycles(observations, k, pairs)[0].values():
+    for cycles in usable_cycles(observations, k)[0].values():
         for cycle in cycles:
             masks, means = _pair_means(cycle)
             x = signs(np.array(masks), k)

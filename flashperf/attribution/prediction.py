@@ -85,7 +85,7 @@ def predict(
     if isolated.keys() != standard.keys() or not standard:
         raise ValueError(f"isolated times of workers {sorted(isolated)} but Standard of {sorted(standard)}")
     workers = tuple(sorted(standard))
-    matrix, calls = _count_matrix(counts, k)
+    matrix, calls = count_matrix(counts, k)
     times = np.empty((len(calls), len(workers)))
     for column, worker in enumerate(workers):
         for row, call in enumerate(calls):
@@ -105,7 +105,7 @@ def predict(
     return Prediction(workers, shapley(np.log(predicted)).T, t_interval(host, confidence), fraction)
 
 
-def _count_matrix(counts: Counts, k: int) -> tuple[csr_array, list[Call]]:
+def count_matrix(counts: Counts, k: int) -> tuple[csr_array, list[Call]]:
     """Counts as a sparse matrix, masks x calls, and the calls of its columns."""
     position: dict[Call, int] = {}
     rows, columns, values = [], [], []

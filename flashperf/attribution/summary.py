@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import fdtrc
 
+from flashperf.attribution.costs import CostModel
 from flashperf.attribution.design import Observation, SwitchLevels, active_switches
 from flashperf.attribution.estimate import WorkerEstimates, estimate_workers
 from flashperf.attribution.interactions import confirm_interactions
@@ -25,7 +26,7 @@ def attribute(
     *,
     prediction: Prediction | None = None,
     prediction_cold: Prediction | None = None,
-    pairs: int | None = None,
+    costs: CostModel | None = None,
     repeated: int = 0,
     seconds: float = 0.0,
     stopped: str = "budget",
@@ -35,8 +36,8 @@ def attribute(
 
     Bits of the masks count the active switches in order; an inactive switch has share exactly 1. Cycles give
     shares, confirmation blocks interactions, predictions (warm and evicted caches) what the isolated kernels
-    explain. ``pairs``: complement pairs in a whole cycle if not the default. ``repeated``, ``seconds`` and
-    ``stopped`` are passed through.
+    explain. ``costs`` takes interactions that the counted calls explain out of the shares' scatter. ``repeated``,
+    ``seconds`` and ``stopped`` are passed through.
 
     Raises ValueError if nothing can be estimated, or if a worker has no prediction where one is given.
     """
@@ -45,7 +46,7 @@ def attribute(
         raise ValueError(
             "no switch is active: the two variants make the same calls, there is nothing to attribute"
         )
-    workers = estimate_workers(observations, len(active), pairs)
+    workers = estimate_workers(observations, len(active), costs)
     warm, cold = (p.of(workers.workers) if p else None for p in (prediction, prediction_cold))
     total = ratio_interval(workers.total, confidence)
     clear = percent_is_defined(total)

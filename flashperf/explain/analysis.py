@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flashperf.attribution import (
+    CostModel,
     Group,
     Observation,
     Prediction,
@@ -24,7 +25,7 @@ from flashperf.attribution import (
 from flashperf.attribution.design import CONFIRM, PAIR, QUAD
 from flashperf.errors import EXIT_TOO_NOISY, UserError
 from flashperf.explain.metrics import pipeline_metrics
-from flashperf.explain.planned import isolated_medians, unpack_counts
+from flashperf.explain.planned import cost_model, isolated_medians, unpack_counts
 from flashperf.records import Advice, Attribution, Environment, Explanation, Interval, Share
 from flashperf.stats import ratio_interval
 from flashperf.store import from_json
@@ -166,6 +167,12 @@ def predictions_of(
     return found, tuple(notes)
 
 
+def costs_of(record: Record) -> CostModel | None:
+    """The cost model of all mixtures, if the record has the counts and isolated times for one."""
+    times = {worker: isolated_medians(found, "warm") for worker, found in record.isolated.items()}
+    return cost_model(record.counts, times)
+
+
 def attribution_of(record: Record) -> Attribution:
     """Shares, interactions and prediction. Raises UserError if too little was measured."""
     observations = observations_of(record)
@@ -177,6 +184,7 @@ def attribution_of(record: Record) -> Attribution:
             record.switches,
             prediction=predictions.get("warm"),
             prediction_cold=predictions.get("cold"),
+            costs=costs_of(record),
             repeated=sum(line["repeats"] * len(line["masks"]) for line in record.groups),
             seconds=end["seconds"],
             stopped=end["stopped"],

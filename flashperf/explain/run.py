@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flashperf import environment
-from flashperf.attribution import SwitchLevels
+from flashperf.attribution import CostModel, SwitchLevels
 from flashperf.errors import EXIT_INTERRUPTED, UserError
 from flashperf.explain import planned
 from flashperf.explain.analysis import analyse
@@ -69,8 +69,9 @@ class Phases:
     def probe(self) -> None:
         """What is measured before the workers start."""
 
-    def isolate(self, pool: WorkerPool) -> None:
-        """Times of single calls, where the subject has any."""
+    def isolate(self, pool: WorkerPool) -> CostModel | None:
+        """Time single calls, where the subject has any; the cost model of its mixtures."""
+        return None
 
     def measure(self) -> Explanation:
         """Run all phases; what an interrupt leaves is analysed as partial."""
@@ -111,9 +112,10 @@ class Phases:
             )
             plural = "es" * (session.k > 1)
             self.progress.phase("measuring", f"{session.k} switch{plural}, {WORKERS} processes taking turns")
+            session.plan()
             if not session.cycles(0, _REPORT_S):
                 return session.stopped
-            self.isolate(pool)
+            session.costs = self.isolate(pool)
             number = self._more_cycles(session, 1, _REPORT_S + _LATER_ROUNDS * session.round_s)
             session.confirm(_REPORT_S)
             self._advise(session)
@@ -214,17 +216,19 @@ class PipelinePhases(Phases):
                 for worker, mask in zip(pool.workers, masks, strict=False):
                     self.writer.write("quality", mask=mask, n_bytes=QUALITY_BYTES, **worker.receive())
 
-    def isolate(self, pool: WorkerPool) -> None:
+    def isolate(self, pool: WorkerPool) -> CostModel | None:
         """Count the calls of all mixtures; time each kind alone on every worker; profile both variants."""
         self.progress.phase("isolated kernels", "each kind of call by itself, warm and with L2 evicted")
         counts = planned.count_all(self.planner, self.switches)
         self.writer.write("counts", **planned.pack_counts(counts))
         cover = planned.covering_masks(counts)
         everything = max(counts)
+        medians = {}
         for worker in pool.workers:
             worker.ask("rebuild", seed=worker.number)
             times = worker.call("isolated", masks=cover)
             self.writer.write("isolated", worker=worker.number, times=times)
+            medians[worker.number] = planned.isolated_medians(times, "warm")
             for mask in (0, everything):
                 profile = worker.call("profile", mask=mask)
                 self.writer.write("profile", worker=worker.number, mask=mask, **profile)
@@ -233,6 +237,7 @@ class PipelinePhases(Phases):
                 max(self.deadline.left_s, 0.0),
                 [f"isolated kernels, worker {worker.number + 1} of {len(pool.workers)}"],
             )
+        return planned.cost_model(counts, medians)
 
 
 def replay(path: str | Path) -> Explanation:

@@ -6,19 +6,21 @@ Every answer of a worker is written to the record before it is used, so a run th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
 from flashperf.attribution import (
+    CostModel,
     Group,
     Observation,
     SwitchLevels,
     attribute,
     confirmation_groups,
     cycle_groups,
+    pairs_per_cycle,
     screen_interactions,
     shares_within,
 )
@@ -32,11 +34,18 @@ from flashperf.workers import Worker, WorkerPool
 _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
 #: A worker whose answer is this much overdue when the budget has ended is given up.
 _GRACE_S = 5.0
+#: The first round may take this part of what is left: isolated calls, interactions and advice come after it.
+_FIRST_ROUND = 0.5
+#: A run of a complement pair in runs: nearly always its mixture is new, and is bound and checked before.
+_CHECKED_RUN = 1.8
 
 
 @dataclass
 class Session:
-    """One attribution being measured. ``observations`` grows; ``stopped`` says why it ended."""
+    """One attribution being measured. ``observations`` grows; ``stopped`` says why it ended.
+
+    costs: what makes the shares' scatter small, once isolated calls are timed; pairs: of complements in a cycle
+    """
 
     pool: WorkerPool
     switches: Sequence[SwitchLevels]
@@ -46,6 +55,8 @@ class Session:
     seed: int
     verifies: bool = False
     observations: list[Observation] = field(default_factory=list)
+    costs: CostModel | None = None
+    pairs: int | None = None
     repeated: int = 0
     stopped: str = "budget"
     _verified: set[int] = field(default_factory=set)
@@ -65,6 +76,19 @@ class Session:
         """The random numbers of one worker's cycle, from the seed alone."""
         return np.random.default_rng((self.seed, worker, cycle))
 
+    def plan(self) -> None:
+        """Fewer complement pairs a cycle, their weights larger, where a whole one takes too much of the budget."""
+        usual = pairs_per_cycle(self.k)
+        if not usual:
+            return
+        worker, ends = self.pool.workers[0], [0, (1 << self.k) - 1]
+        self._make_ready({worker: ends})
+        runs = worker.ask("group", masks=ends, lead_in=True)["runs"]
+        run_s = sum(run["seconds"] for run in runs) / len(ends)
+        cycle_s = _FIRST_ROUND * self.deadline.left_s / len(self.pool.workers)
+        pairs = (cycle_s - 4 * self.k * run_s) / (2 * run_s * _CHECKED_RUN)
+        self.pairs = min(usual, max(math.ceil(usual / 2), int(pairs)))
+
     def cycles(self, number: int, reserve_s: float) -> bool:
         """Cycle ``number`` of every worker, in random order. False if the time for it was not there.
 
@@ -74,20 +98,28 @@ class Session:
         count = len(self.pool.workers)
         if number and self.deadline.left_s - reserve_s < self.round_s * 1.1:
             return False
-        for turn, index in enumerate(self.rng(count, number).permutation(count)):
+        order = [self.pool.workers[index] for index in self.rng(count, number).permutation(count)]
+        for turn in range(0, count, 2):
             begin = self.deadline.elapsed_s
-            if not self._turn(self.pool.workers[index], number, reserve_s):
-                return False
-            # The first cycle also checks every mixture that it meets for the first time.
-            self._cycle_s = self.deadline.elapsed_s - begin
-            self._report(f"cycle {number + 1}, worker {turn + 1} of {count}", reserve_s)
+            couple = {worker: self._design(worker, number) for worker in order[turn : turn + 2]}
+            self._make_ready({worker: masks_of(groups) for worker, groups in couple.items()})
+            for worker, groups in couple.items():
+                if not self._turn(worker, number, groups, reserve_s):
+                    return False
+            # The first round also checks every mixture that it meets for the first time.
+            self._cycle_s = (self.deadline.elapsed_s - begin) / len(couple)
+            self._report(f"cycle {number + 1}, worker {min(turn + 2, count)} of {count}", reserve_s)
         return True
 
-    def _turn(self, worker: Worker, cycle: int, reserve_s: float) -> bool:
-        """One cycle of one worker. False if time ran out inside it."""
+    def _design(self, worker: Worker, cycle: int) -> list[Group]:
+        """The groups of one cycle of one worker, whose memory is allocated anew."""
         rng = self.rng(worker.number, cycle)
         worker.ask("rebuild", seed=int(rng.integers(1 << 30)))
-        for number, group in enumerate(cycle_groups(self.k, rng)):
+        return cycle_groups(self.k, rng, self.pairs)
+
+    def _turn(self, worker: Worker, cycle: int, groups: Sequence[Group], reserve_s: float) -> bool:
+        """One cycle of one worker. False if time ran out inside it."""
+        for number, group in enumerate(groups):
             if self.deadline.left_s < reserve_s:
                 return False
             self.run(worker, cycle, group, lead_in=number == 0)
@@ -95,12 +127,7 @@ class Session:
 
     def run(self, worker: Worker, cycle: int, group: Group, lead_in: bool) -> None:
         """Run one group on one worker, record it and keep its observation."""
-        limit_s = max(self.deadline.left_s, 0.0) + _GRACE_S
-        fresh = [mask for mask in dict.fromkeys(group.masks) if mask not in self._verified]
-        if self.verifies and fresh:
-            worker.call("check", limit_s, masks=fresh)
-            self._verified.update(fresh)
-        answer = worker.ask("group", limit_s, masks=list(group.masks), lead_in=lead_in)
+        answer = worker.ask("group", self._limit_s, masks=list(group.masks), lead_in=lead_in)
         self.writer.write(
             "group",
             worker=worker.number,
@@ -115,31 +142,47 @@ class Session:
         seconds = tuple(run["seconds"] for run in answer["runs"])
         self.observations.append(Observation(worker.number, cycle, group, seconds))
 
-    def confirm(self, reserve_s: float) -> None:
-        """Fresh 2x2 blocks for the screened pairs: half of them per worker, the other half if there is time."""
-        if self.k < 2:
+    def _make_ready(self, masks: Mapping[Worker, Sequence[int]]) -> None:
+        """Bind the mixtures of some workers, all at once since nothing is timed; check those that none has run yet."""
+        if not self.verifies:
             return
+        fresh = [mask for mask in dict.fromkeys(chain(*masks.values())) if mask not in self._verified]
+        for number, (worker, own) in enumerate(masks.items()):
+            worker.send("call", method="check", arguments={"masks": fresh[number :: len(masks)]})
+            worker.send("call", method="bind", arguments={"masks": list(own)})
+        for worker in masks:
+            worker.receive(self._limit_s)
+            worker.receive(self._limit_s)
+        self._verified.update(fresh)
+
+    @property
+    def _limit_s(self) -> float:
+        """Seconds that a worker's answer is waited for."""
+        return max(self.deadline.left_s, 0.0) + _GRACE_S
+
+    def confirm(self, reserve_s: float) -> None:
+        """Fresh 2x2 blocks for the screened pairs, the most likely first: one per worker, a second if there is time."""
         pairs = [c.switches for c in screen_interactions(self.observations, self.k)]
         if not pairs:
             return
         self.progress.phase("interactions", "confirming the largest with fresh blocks")
-        rounds = 2 if self.k > 2 else 1
-        halves: dict[int, list[list[Group]]] = {}
-        for worker in self.pool.workers:
-            groups = confirmation_groups(pairs, self.k, worker.number, self.rng(worker.number, 1 << 20))
-            halves[worker.number] = [groups[: len(pairs)], groups[len(pairs) :]]
-        begin = self.deadline.elapsed_s
-        for half in range(rounds):
-            if half and self.deadline.left_s - reserve_s < (self.deadline.elapsed_s - begin) * 1.1:
-                return
+        blocks = {
+            worker.number: confirmation_groups(pairs, self.k, worker.number, self.rng(worker.number, 1 << 20))
+            for worker in self.pool.workers
+        }
+        for number in range(len(blocks[0])):
+            begin = self.deadline.elapsed_s
             for worker in self.pool.workers:
-                for number, group in enumerate(halves[worker.number][half]):
-                    if self.deadline.left_s < reserve_s:
-                        return
-                    self.run(worker, -1, group, lead_in=number == 0)
-                self._report("interactions", reserve_s)
+                if self.deadline.left_s < reserve_s:
+                    return
+                group = blocks[worker.number][number]
+                self._make_ready({worker: group.masks})
+                self.run(worker, -1, group, lead_in=True)
+            self._report("interactions", reserve_s)
+            if self.deadline.left_s - reserve_s < (self.deadline.elapsed_s - begin) * 1.1:
+                return
 
-    def attribution(self, **predictions: Any) -> Attribution:
+    def attribution(self) -> Attribution:
         """What is known so far."""
         return attribute(
             self.observations,
@@ -147,7 +190,7 @@ class Session:
             repeated=self.repeated,
             seconds=self.deadline.elapsed_s,
             stopped=self.stopped,
-            **predictions,
+            costs=self.costs,
         )
 
     def precise(self) -> bool:
@@ -168,6 +211,11 @@ class Session:
             lines += [f"{share.switch} {_ratio(share.share)}" for share in found.shares if share.active]
         done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), lines)
+
+
+def masks_of(groups: Iterable[Group]) -> list[int]:
+    """The mixtures that groups run, each once."""
+    return list(dict.fromkeys(mask for group in groups for mask in group.masks))
 
 
 def _ratio(interval: Interval) -> str:

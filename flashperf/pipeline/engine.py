@@ -8,6 +8,7 @@ kernels write it, its products read it). The GPU's engine is in ``cuda_engine``.
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,12 @@ class PlannedCall:
 
 def call_key(kernel: str, arrays: Sequence[np.ndarray]) -> str:
     """Kernel and array shapes, such as ``gemm_f32_packed(1x192,6x192x32,1x192)``."""
-    return f"{kernel}({','.join('x'.join(map(str, array.shape)) for array in arrays)})"
+    return _key_of_shapes(kernel, tuple([array.shape for array in arrays]))
+
+
+@functools.lru_cache(1 << 14)  # a program of a layer repeats its keys in every other
+def _key_of_shapes(kernel: str, shapes: tuple[tuple[int, ...], ...]) -> str:
+    return f"{kernel}({','.join('x'.join(map(str, shape)) for shape in shapes)})"
 
 
 class Engine(Protocol):

@@ -16,7 +16,7 @@ from flashperf.pipeline.text import prompts
 from flashperf.suggest import unknown_name
 
 _BATCH = (8, 16, 24, 40, 64, 96, 20, 32)
-_SERVE_LENGTHS, _SERVE_REQUESTS, _SERVE_SLOTS, _SERVE_LOAD = (16, 24, 32, 64), 16, 4, 0.9
+_SERVE_LENGTHS, _SERVE_REQUESTS, _SERVE_SLOTS, _SERVE_LOAD = (16, 24, 32, 48), 12, 4, 0.9
 _RAGGED = tuple(int(n) for n in np.random.default_rng(0).permutation(np.geomspace(8, 2048, 64).round()))
 #: name -> (prompt bytes of each task, decoded bytes per task, state saved every n decoded bytes)
 _SHAPES: dict[str, tuple[tuple[int, ...], int, int]] = {

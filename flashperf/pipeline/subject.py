@@ -51,6 +51,7 @@ class PipelineSubject:
         self.calibration = calibration_of(self.source, self.config, calibration_tokens)
         self._references: dict[int | None, np.ndarray] = {}
         self._tasks: dict[tuple[tuple[str, str], ...], Task] = {}
+        self._warm: set[tuple[tuple[str, str], ...]] = set()
         self.rebuild(0)
 
     def rebuild(self, seed: int) -> None:
@@ -58,6 +59,7 @@ class PipelineSubject:
         for task in self._tasks.values():
             task.close()
         self._tasks = {}
+        self._warm.clear()
         if hasattr(self.engine, "forget"):
             self.engine.forget()
         # A buffer of another size each time moves everything that is allocated after it.
@@ -65,12 +67,20 @@ class PipelineSubject:
         self.weights = WeightStore(self.engine, self.source, self.calibration)
         self.buffers = Buffers(self.engine)
 
+    def bind(self, mixtures: Sequence[Levels]) -> None:
+        """Bind mixtures that aren't bound yet, long before they run."""
+        for levels in mixtures:
+            key = tuple(sorted(levels.items()))
+            if key not in self._tasks:
+                self._tasks[key] = self._task(levels)
+
     def prepare(self, levels: Levels) -> None:
-        """Bind one mixture, if it isn't bound yet, and touch its code and weights with a decoding step."""
+        """Bind one mixture, if it isn't bound yet; touch its code and weights before its first run, by decoding."""
         key = tuple(sorted(levels.items()))
-        if key not in self._tasks:
-            self._tasks[key] = self._task(levels)
+        self.bind([levels])
+        if key not in self._warm:
             self._tasks[key].warm_up()
+            self._warm.add(key)
 
     def check(self, mixtures: Sequence[Levels]) -> list[float]:
         """Run each mixture once and check its logits and the calls it made: SNRs in dB.
