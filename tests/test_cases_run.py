@@ -4,117 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_cases import ScriptedWorker, measured
 
 from flashperf import cli
-from flashperf.cases import analysis, run
-from flashperf.cases.definition import OpenCase
+from flashperf.cases import analysis, pools, run
 from flashperf.cases.guards import Machine
 from flashperf.cases.registry import case_named
-from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress
 from flashperf.report import cases as render
 from flashperf.store import RecordWriter
-from flashperf.workers import WorkerError
 
-MACHINE = Machine(torch="2.13.0", isa=frozenset({"avx2"}), cores=2, compiler=True, cuda=False)
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class ScriptedWorker:
-    """Answers as a worker would: the optimised side takes ``ratio`` times as long. ``fails``: methods that raise."""
-
-    def __init__(
-        self, number: int, ratio: float = 2.0, fails: tuple[str, ...] = (), clock: Any = None
-    ) -> None:
-        self.number, self.ratio, self.fails, self.clock, self.stopped = number, ratio, fails, clock, False
-        self._sent: list[tuple[str, dict[str, Any]]] = []
-
-    def send(self, command: str, method: str, arguments: dict[str, Any]) -> None:
-        self._sent.append((method, arguments))
-
-    def receive(self, timeout_s: float = 0.0) -> Any:
-        method, arguments = self._sent.pop(0)
-        return self.call(method, **arguments)
-
-    def call(self, method: str, timeout_s: float = 0.0, **arguments: Any) -> Any:
-        if method in self.fails:
-            raise WorkerError(f"worker {self.number} failed: {method} did not run")
-        if self.clock is not None:
-            self.clock.now += 1.0
-        return getattr(self, f"_{method}")(**arguments)
-
-    def stop(self) -> None:
-        self.stopped = True
-
-    def _forget(self) -> None:
-        return None
-
-    def _prepare(self, **_: Any) -> dict[str, Any]:
-        work = {"work": 1.0, "useful": 1.0}, {"work": self.ratio, "useful": 1.0}
-        return {"sides": [{"facts": facts, "first_s": 1e-3, "parts_s": {}} for facts in work]}
-
-    def _dispatch_prices(self) -> dict[str, float]:
-        return {"called_s": 1e-6, "nested_s": 2e-7}
-
-    def _block(self, seed: int, **_: Any) -> dict[str, Any]:
-        order = "ABBABAAB"
-        tilt = 1 + 0.001 * self.number
-        wall = [1e-3 * (self.ratio * tilt if side == "B" else 1.0) for side in order]
-        return {"order": order, "wall_s": wall, "cpu_s": wall, "repeated": 0, "kept": 0}
-
-    def _fresh(self, path: str, **_: Any) -> dict[str, Any]:
-        slow = 5.0 if path == "compiled" else 1e-3
-        times = [slow, *[1e-3 * (1 + 0.01 * self.number)] * 9]
-        story = {
-            "times_s": times,
-            "steady_s": 1e-3,
-            "compilations": int(path == "compiled"),
-            "worst_error": 0.0,
-        }
-        return {"story": story, "seconds": sum(times)}
-
-
-class Clock:
-    """Monotonic seconds that move when told."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def measured(
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    ids: Sequence[str],
-    budget_s: float = 1e9,
-    machine: Machine = MACHINE,
-    failing: dict[str, tuple[str, ...]] | None = None,
-    slow_clock: bool = False,
-) -> tuple[analysis.CasesReport, list[ScriptedWorker]]:
-    """Run cases on scripted workers and read the record."""
-    clock, started = Clock(), list[ScriptedWorker]()
-
-    def start(case: OpenCase, count: int, seed: int) -> list[ScriptedWorker]:
-        fails = (failing or {}).get(case.id, ())
-        new = [
-            ScriptedWorker(n + seed, fails=fails, clock=clock if slow_clock else None) for n in range(count)
-        ]
-        started.extend(new)
-        return new
-
-    monkeypatch.setattr(run, "start_workers", start)
-    path = folder / "record.jsonl"
-    with RecordWriter(path) as writer:
-        session = run.CasesRun(writer, Deadline(budget_s, 0.0, clock), NullProgress(), 0, machine)
-        session.measure([case_named(name) for name in ids])
-    return analysis.read_report(path), started
 
 
 def test_a_case_is_measured_in_all_processes_and_diagnosed(
@@ -126,8 +31,8 @@ def test_a_case_is_measured_in_all_processes_and_diagnosed(
     assert result.outcome.diagnosis is not None
     assert result.outcome.diagnosis.mechanism == "useless work"
     assert result.measured is not None
-    assert result.measured.pair.ratio.processes == run.WORKERS
-    assert result.measured.pair.ratio.blocks == run.WORKERS * run.MOST_ROUNDS
+    assert result.measured.pair.ratio.processes == pools.WORKERS
+    assert result.measured.pair.ratio.blocks == pools.WORKERS * run.MOST_ROUNDS
     assert result.measured.pair.ratio.ratio.value == pytest.approx(2.0, rel=0.01)
     assert (report.stopped, report.failed) == ("done", False)
     assert all(worker.stopped for worker in workers)
@@ -137,11 +42,11 @@ def test_workers_are_kept_between_cases_and_replaced_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _, workers = measured(monkeypatch, tmp_path / "kept", ["A4", "A5"])
-    assert len(workers) == run.WORKERS
+    assert len(workers) == pools.WORKERS
     report, workers = measured(monkeypatch, tmp_path / "lost", ["A4", "A5"], failing={"A4": ("prepare",)})
-    assert len(workers) == 2 * run.WORKERS
+    assert len(workers) == 2 * pools.WORKERS
     states = [(result.case.id, result.outcome.state, result.outcome.why) for result in report.results]
-    assert states[0] == ("A4", "not measured", "worker 0 failed: prepare did not run")
+    assert states[0] == ("A4", "not measured", "prepare did not run")
     assert states[1][1] == "as reported"
     assert report.failed
     assert all(worker.stopped for worker in workers)
@@ -249,7 +154,7 @@ def test_the_command_lists_replays_and_refuses(
     assert cli.main(["cases", "--replay", record, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cases"][0]["outcome"]["state"] == "as reported"
     assert cli.main(["cases", "A1", "--replay", record]) == 2
-    assert "holds none of the cases A1" in capsys.readouterr().err
+    assert "does not hold the case A1; it holds A4, A5, padded-batch, window-as-mask" in capsys.readouterr().err
     assert cli.main(["cases", "A99"]) == 2
     assert "unknown case 'A99'" in capsys.readouterr().err
 

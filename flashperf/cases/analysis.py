@@ -28,12 +28,12 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A case, what was measured of it (None: nothing), and its outcome. ``failure``: what broke while measuring."""
+    """A case, what was measured of it (None: nothing), and its outcome. ``failures``: what broke while measuring."""
 
     case: OpenCase
     measured: CaseMeasured | None
     outcome: Outcome
-    failure: str = ""
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CasesReport:
     @property
     def failed(self) -> bool:
         """Whether a case broke: a wrong result, a path that did not run, a worker that died."""
-        return any(result.failure for result in self.results)
+        return any(result.failures for result in self.results)
 
 
 def read_report(path: Path) -> CasesReport:
@@ -64,17 +64,44 @@ def read_report(path: Path) -> CasesReport:
     if head is None or where is None:
         raise UserError(f"{path} is not a record of flashperf cases")
     machine = _machine(records)
-    failures = {line["case"]: line["why"] for line in records.of("failure")}
-    results = []
-    for case_id in head["ids"]:
-        case = case_named(case_id)
-        measured = measured_case(case, [line for line in records.lines if line.get("case") == case_id])
-        judged = outcome(case, machine, measured, failures.get(case_id, ""))
-        results.append(CaseResult(case, measured, judged, failures.get(case_id, "")))
     end: Line = next(records.of("end"), {"seconds": math.nan, "stopped": "killed"})
+    files = head.get("files", {})
+    results = [
+        _result(
+            case_named(files.get(case_id, case_id)),
+            machine,
+            [line for line in records.lines if line.get("case") == case_id],
+            end["stopped"],
+        )
+        for case_id in head["ids"]
+    ]
     return CasesReport(
         from_json(Environment, where["environment"]), tuple(results), float(end["seconds"]), end["stopped"]
     )
+
+
+_NEVER_BEGUN = {
+    "done": "too little was measured",
+    "budget": "the budget ended before it",
+    "interrupted": "interrupted before it",
+    "killed": "the record ends before it",
+}
+
+
+def _result(case: OpenCase, machine: Machine, lines: Sequence[Line], stopped: str) -> CaseResult:
+    """A case from its own lines. ``stopped``: how the run ended."""
+    failures = tuple(_failure(case, line) for line in lines if line["kind"] == "failure")
+    skipped = next((line["why"] for line in lines if line["kind"] == "skipped"), "")
+    measured = measured_case(case, lines)
+    why = skipped or "; ".join(failures) or _NEVER_BEGUN.get(stopped, stopped)
+    return CaseResult(case, measured, outcome(case, machine, measured, why), failures)
+
+
+def _failure(case: OpenCase, line: Line) -> str:
+    """What broke, and where if it is known."""
+    if "path" not in line:
+        return str(line["why"])
+    return f"{line['path']} against {case.baseline} at {case.points[line['point']].label}: {line['why']}"
 
 
 def _machine(records: Records) -> Machine:

@@ -115,11 +115,10 @@ class Outcome:
     diagnosis: Diagnosis | None = None
 
 
-def outcome(case: OpenCase, machine: Machine, measured: CaseMeasured | None, failure: str = "") -> Outcome:
-    """Judge a case: guards first, then the diagnosis against the expectation."""
-    missing = first_reason(case.requires, machine)
-    if missing or measured is None:
-        return Outcome("not measured", missing or failure or "the budget ended before it")
+def outcome(case: OpenCase, machine: Machine, measured: CaseMeasured | None, missing: str = "") -> Outcome:
+    """Judge a case: guards first, then the diagnosis against the expectation. ``missing``: why there is nothing."""
+    if measured is None:
+        return Outcome("not measured", missing or "the budget ended before it")
     found = diagnose(measured)
     elsewhere = first_reason(case.expectation.where, machine)
     if elsewhere:

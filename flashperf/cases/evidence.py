@@ -44,8 +44,8 @@ def graphs(operators: Mapping[str, int]) -> int:
     return sum(count for name, count in operators.items() if name.startswith("Torch-Compiled Region"))
 
 
-def objection(proof: Proof, operators: Mapping[str, int], module: Any) -> str:
-    """Why the path did not run as declared; empty if it did."""
+def objection(proof: Proof, operators: Mapping[str, int], module: Any, result: Any = None) -> str:
+    """Why the path did not run as declared; empty if it did. ``result``: what the call returned."""
     missing = [wanted for wanted in proof.ops if not any(name.startswith(wanted) for name in operators)]
     if missing:
         return f"{', '.join(missing)} did not run; seen: {_most(operators)}"
@@ -55,7 +55,17 @@ def objection(proof: Proof, operators: Mapping[str, int], module: Any) -> str:
     kind = "" if module is None else f"{type(module).__module__}.{type(module).__qualname__}"
     if proof.module and not kind.endswith(proof.module):
         return f"the module is {kind or 'none'}, not {proof.module}"
+    dtype = _dtype(result)
+    if proof.result and dtype != proof.result:
+        return f"the result is of dtype {dtype or 'none'}, not {proof.result}"
     return ""
+
+
+def _dtype(result: Any) -> str:
+    """``int32`` for an array or a tensor, or the first one of a sequence; empty where there is none."""
+    while isinstance(result, list | tuple) and result:
+        result = result[0]
+    return str(getattr(result, "dtype", "")).removeprefix("torch.")
 
 
 def _most(operators: Mapping[str, int]) -> str:
@@ -63,14 +73,25 @@ def _most(operators: Mapping[str, int]) -> str:
     return ", ".join(name for name, _ in ordered[:6]) or "nothing"
 
 
-def seen(built: Built) -> tuple[dict[str, float], str]:
-    """(facts of one call, objection): declared counts, dispatches and compiled regions; what did not run."""
+def seen(built: Built, with_torch: bool = True) -> tuple[dict[str, float], str]:
+    """(facts of one call, objection): declared counts, dispatches and compiled regions; what did not run.
+
+    with_torch: whether torch's profiler looks on; without it there are declared counts only.
+    """
+    result = built.call() if built.proof is not None and built.proof.result else None
     declared = built.facts() if callable(built.facts) else built.facts
     facts = dict(declared)
     if built.proof is None:
         return facts, ""
+    if not with_torch:
+        if built.proof.ops or built.proof.absent:
+            return (
+                facts,
+                "only torch's profiler sees operators, and torch_installed is not among what it requires",
+            )
+        return facts, objection(built.proof, {}, built.module, result)
     operators = operators_of(built.call)
     facts["dispatches"] = dispatches(operators.all)
     facts["nested"] = dispatches(operators.nested)
     facts["graphs"] = graphs(operators.all)
-    return facts, objection(built.proof, operators.all, built.module)
+    return facts, objection(built.proof, operators.all, built.module, result)

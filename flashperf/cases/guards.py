@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from flashperf.errors import UserError
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -65,14 +67,41 @@ def isa_without(*flags: str) -> Guard:
     return guard
 
 
+def package(name: str) -> Guard:
+    """A guard for an installed package, by the name that is imported."""
+
+    def guard(_: Machine) -> str:
+        import importlib.util
+
+        return "" if importlib.util.find_spec(name) else f"needs the package {name}, which is not installed"
+
+    return guard
+
+
 def gpu(machine: Machine) -> str:
     """A CUDA device that torch sees."""
     return "" if machine.cuda else "needs a GPU"
 
 
+class GuardError(UserError):
+    """A guard that raised, or that gave something else than a text."""
+
+
 def first_reason(guards: Iterable[Guard], machine: Machine) -> str:
-    """The first objection; empty if there is none."""
-    return next((reason for guard in guards if (reason := guard(machine))), "")
+    """The first objection; empty if there is none. Raises GuardError for a guard that is wrong."""
+    for guard in guards:
+        name = getattr(guard, "__name__", str(guard))
+        try:
+            reason = guard(machine)
+        except Exception as error:
+            raise GuardError(f"its guard {name} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(reason, str):
+            raise GuardError(
+                f"its guard {name} must return a text, empty where all is well, and gave {reason!r}"
+            )
+        if reason:
+            return reason
+    return ""
 
 
 def this_machine() -> Machine:

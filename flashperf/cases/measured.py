@@ -127,4 +127,9 @@ def crossover(along: Sequence[tuple[float, PairMeasured]], axis: str) -> Crossov
     if len(changes) > 1:
         return Crossover(text=f"{len(changes)} changes of sign along {axis}")
     (low, before), (high, _) = changes[0]
-    return Crossover(low, high, f"{before} up to {axis}={low:g}, {changes[0][1][1]} from {high:g}")
+    return Crossover(low, high, f"{before} up to {axis}={_size(low)}, {changes[0][1][1]} from {_size(high)}")
+
+
+def _size(x: float) -> str:
+    """A size as it was written: whole numbers in full."""
+    return str(int(x)) if x == int(x) else f"{x:g}"

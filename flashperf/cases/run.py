@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from flashperf import environment
+from flashperf.cases import pools as worker_pools
 from flashperf.cases.definition import OpenCase
-from flashperf.cases.guards import Machine, first_reason, this_machine
+from flashperf.cases.guards import GuardError, Machine, first_reason, this_machine
 from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.progress import ProgressSink
 from flashperf.store import RecordWriter
-from flashperf.workers import Worker, WorkerError
+from flashperf.workers import SubjectError, Worker, WorkerError
 
-WORKERS = 6  # the least that an interval should rest on; starting torch in each takes most of the time
 LEAST_PROCESSES = 4
 FRESH_PROCESSES = 4
 MOST_ROUNDS = 5
 _PREPARE_LIMIT_S = 180.0
 _FRESH_LIMIT_S = 120.0
-_SUBJECT = "flashperf.cases.subject:CaseSubject"
 
 
 class CasesRun:
@@ -45,13 +45,18 @@ class CasesRun:
 
     def measure(self, cases: Sequence[OpenCase]) -> None:
         """Measure what can be; failures of single cases are recorded and the next one follows."""
+        files = {case.id: case.file for case in cases if case.file}
         self.writer.write(
-            "cases", ids=[case.id for case in cases], seed=self.seed, budget_s=self.deadline.budget_s
+            "cases",
+            ids=[case.id for case in cases],
+            files=files,
+            seed=self.seed,
+            budget_s=self.deadline.budget_s,
         )
         self.writer.write("environment", environment=environment.capture())
         self.writer.write("machine", machine=self.machine)
-        runnable = [case for case in cases if not first_reason(case.requires, self.machine)]
-        pools = _Pools(self.seed)
+        runnable = [case for case in cases if self._can_run(case)]
+        pools = worker_pools.Pools(self.seed)
         try:
             for number, case in enumerate(runnable):
                 share_s = self.deadline.left_s / (len(runnable) - number)
@@ -67,25 +72,51 @@ class CasesRun:
             pools.close()
         self.writer.write("end", stopped=self.stopped, seconds=self.deadline.elapsed_s)
 
-    def _case(self, case: OpenCase, pools: _Pools) -> None:
+    def _can_run(self, case: OpenCase) -> bool:
+        """Whether nothing that it requires is missing; the reason is recorded."""
+        try:
+            why = first_reason(case.requires, self.machine)
+            first_reason(case.expectation.where, self.machine)  # a wrong one is better found before measuring
+        except GuardError as error:
+            self._failed(case, str(error))
+            return False
+        if why:
+            self.writer.write("skipped", case=case.id, why=why)
+        return not why
+
+    def _failed(self, case: OpenCase, why: str, **where: Any) -> None:
+        """Record what broke, in one line and without what the record says anyway: who, and that it failed."""
+        line = re.sub(r"^worker \d+ failed: (WrongPathError: )?", "", " ".join(why.split()))
+        self.writer.write("failure", case=case.id, why=line, **where)
+
+    def _case(self, case: OpenCase, pools: worker_pools.Pools) -> None:
         try:
             if case.fresh:
                 self._fresh(case)
-            else:
-                self._blocks(case, pools.of(case))
+            elif not self._blocks(case, pools.of(case)):
+                pools.close()  # what failed may have left something behind, if only its last words
         except (WorkerError, UserError) as error:
             pools.close()  # a worker that failed may be gone; the next case starts new ones
-            self.writer.write("failure", case=case.id, why=str(error))
+            self._failed(case, str(error))
 
-    def _blocks(self, case: OpenCase, workers: Sequence[Worker]) -> None:
-        pairs = case.pairs()
-        for n, (point, path) in enumerate(pairs):
-            self._prepare(case, workers, point, path)
-            self._tell(f"prepared {n + 1} of {len(pairs)}")
-        for worker in workers:
+    def _blocks(self, case: OpenCase, workers: Sequence[Worker]) -> bool:
+        """All pairs of a case; whether none failed."""
+        pairs = []
+        for n, (point, path) in enumerate(case.pairs()):
+            if self._prepare(case, workers, point, path):
+                pairs.append((point, path))
+            elif (point, path) == (case.headline, case.optimised):
+                return False  # the diagnosis is of this pair
+            self._tell(f"prepared {n + 1} of {len(case.pairs())}")
+        for worker in workers if case.uses_torch else ():
             self.writer.write(
                 "dispatch", case=case.id, worker=worker.number, **worker.call("dispatch_prices")
             )
+        self._turns(case, workers, pairs)
+        return len(pairs) == len(case.pairs())
+
+    def _turns(self, case: OpenCase, workers: Sequence[Worker], pairs: Sequence[tuple[int, str]]) -> None:
+        """A block of every pair from each process in turn, for as many rounds as there is time."""
         rng = np.random.default_rng((self.seed, len(case.points)))
         for turn, worker in enumerate(
             w for _ in range(MOST_ROUNDS) for w in rng.permutation(np.array(workers))
@@ -100,26 +131,43 @@ class CasesRun:
                 point, path = pairs[index]
                 where = {"case": case.id, "point": point, "path": path, "worker": worker.number}
                 seed = int(rng.integers(1 << 31))
-                block = worker.call("block", case_id=case.id, point=point, path=path, seed=seed)
+                block = worker.call("block", case_id=case.reference, point=point, path=path, seed=seed)
                 self.writer.write("block", **where, block=block)
             self._tell(
                 f"process {turn % len(workers) + 1} of {len(workers)}, round {turn // len(workers) + 1}"
             )
 
-    def _prepare(self, case: OpenCase, workers: Sequence[Worker], point: int, path: str) -> None:
-        """On as many workers at once as there are cores: nothing here is compared, but compilers are slow."""
+    def _prepare(self, case: OpenCase, workers: Sequence[Worker], point: int, path: str) -> bool:
+        """On as many workers at once as there are cores: nothing here is compared, but compilers are slow.
+
+        Returns whether all could; a pair that is wrong or does not run is recorded, and the other pairs go on.
+        """
         together = max(1, self.machine.cores)
         for start in range(0, len(workers), together):
             batch = workers[start : start + together]
             for worker in batch:
                 # Two processes compare the results: each side comes first in one of them.
-                arguments = {"case_id": case.id, "point": point, "path": path, "check": worker.number < 2}
+                arguments = {
+                    "case_id": case.reference,
+                    "point": point,
+                    "path": path,
+                    "check": worker.number < 2,
+                }
                 worker.send("call", method="prepare", arguments=arguments)
-            for worker in batch:
-                answer = worker.receive(_PREPARE_LIMIT_S)
+            wrong = ""
+            for worker in batch:  # every answer is taken, or the next question would get it
+                try:
+                    answer = worker.receive(_PREPARE_LIMIT_S)
+                except (SubjectError, UserError) as error:
+                    wrong = str(error)
+                    continue
                 self.writer.write(
                     "prepared", case=case.id, point=point, path=path, worker=worker.number, **answer
                 )
+            if wrong:
+                self._failed(case, wrong, point=point, path=path)
+                return False
+        return True
 
     def _fresh(self, case: OpenCase) -> None:
         """Every path in fresh processes, one at a time, in random order."""
@@ -132,9 +180,9 @@ class CasesRun:
                     self.stopped = "budget"
                 if enough or self.deadline.left_s <= 0:
                     return
-                (worker,) = start_workers(case, 1, self.seed + number)
+                (worker,) = worker_pools.start_workers(case, 1, self.seed + number)
                 try:
-                    arguments = {"case_id": case.id, "point": case.headline, "path": str(path)}
+                    arguments = {"case_id": case.reference, "point": case.headline, "path": str(path)}
                     answer = worker.call("fresh", _FRESH_LIMIT_S, **arguments)
                 finally:
                     worker.stop()
@@ -146,47 +194,6 @@ class CasesRun:
     def _tell(self, detail: str) -> None:
         done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), [detail])
-
-
-class _Pools:
-    """Worker processes, kept from one case to the next while both want the same environment and threads."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed, self._workers, self._key = seed, list[Worker](), ("", 0)
-
-    def of(self, case: OpenCase) -> list[Worker]:
-        """WORKERS processes that hold nothing of another case."""
-        key = (repr(sorted(case.environment.items())), case.threads)
-        if not self._workers or key != self._key:
-            self.close()
-            self._workers, self._key = start_workers(case, WORKERS, self._seed), key
-        for worker in self._workers:
-            worker.call("forget")
-        return self._workers
-
-    def close(self) -> None:
-        """End them all."""
-        for worker in self._workers:
-            worker.stop()
-        self._workers = []
-
-
-def start_workers(case: OpenCase, count: int, seed: int) -> list[Worker]:
-    """Fresh processes for a case, with its environment; none is left behind if one does not start."""
-    variables: Mapping[str, str] = {"KINETO_LOG_LEVEL": "5", **case.environment}
-    workers: list[Worker] = []
-    try:
-        for number in range(count):
-            workers.append(Worker(number, variables))
-            options: dict[str, Any] = {"seed": seed + number, "threads": case.threads}
-            workers[-1].send("start", subject=_SUBJECT, options=options, standard={}, flash={})
-        for worker in workers:
-            worker.receive()
-    except BaseException:
-        for worker in workers:
-            worker.stop()
-        raise
-    return workers
 
 
 def run_cases(

@@ -44,7 +44,7 @@ class CaseSubject:
         WrongPathError; nothing of that pair is timed then.
         """
         case = case_named(case_id)
-        _single_threaded(self.threads)
+        _limit_threads(case, self.threads)
         sizes = case.points[point].sizes
         names = (case.baseline, path)
         # Code and libraries that both sides load are charged to neither: the other side goes first in turn.
@@ -58,11 +58,9 @@ class CaseSubject:
             compare_results(case, names, (built[0], built[1]))
         sides = []
         for side in (0, 1):
-            facts, objection = seen(built[side])
+            facts, objection = seen(built[side], case.uses_torch)
             if objection:
-                raise WrongPathError(
-                    f"case {case.id}, {names[side]}, {case.points[point].label}: {objection}"
-                )
+                raise WrongPathError(f"{names[side]} did not run as declared: {objection}")
             sides.append({"facts": facts, "first_s": first_s[side], "parts_s": _timed_parts(built[side])})
         self._runners[case_id, point, path] = _runner(case, names, sizes, self.seed, built, self._probe)
         return {"sides": sides}
@@ -85,7 +83,7 @@ class CaseSubject:
         """
         import torch
 
-        _single_threaded(self.threads)
+        torch.set_num_threads(self.threads)
         x, many = torch.zeros(1), [torch.zeros(1) for _ in range(_NESTED)]
         add_all = functools.partial(torch._foreach_add_, many, 1)
         inside = dispatches(operators_of(add_all).nested)
@@ -97,16 +95,18 @@ class CaseSubject:
     def fresh(self, case_id: str, point: int, path: str) -> dict[str, Any]:
         """Run a path's calls from the first on, timed one by one: for a worker that has done nothing else."""
         case = case_named(case_id)
-        _single_threaded(self.threads)
+        _limit_threads(case, self.threads)
         begin = time.perf_counter()
         story = case.make(path, case.points[point].sizes, self.seed).call()
         return {"story": story, "seconds": time.perf_counter() - begin}
 
 
-def _single_threaded(threads: int) -> None:
-    import torch
+def _limit_threads(case: OpenCase, threads: int) -> None:
+    """Of torch; other libraries are limited by the environment of the process."""
+    if case.uses_torch:
+        import torch
 
-    torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
 
 
 def _runner(
@@ -151,14 +151,13 @@ def compare_results(case: OpenCase, names: tuple[str, str], built: tuple[Built, 
         if wanted is None:
             continue
         if [a.shape for a in wanted] != [a.shape for a in result]:
-            raise WrongPathError(f"case {case.id}: {name} gives other shapes than its reference")
+            raise WrongPathError(f"{name} gives other shapes than its reference")
         for got, want in zip(result, wanted, strict=True):
             scale = float(np.abs(want).max(initial=0.0)) or 1.0
             error = float(np.abs(got - want).max(initial=0.0)) / scale
             if not error <= side.tolerance:
                 raise WrongPathError(
-                    f"case {case.id}: {name} is wrong: error {error:.2g} of the largest value, "
-                    f"allowed {side.tolerance:.2g}"
+                    f"{name} is wrong: error {error:.2g} of the largest value, allowed {side.tolerance:.2g}"
                 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +14,17 @@ from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 from flashperf.progress import open_progress
 
+if TYPE_CHECKING:
+    from flashperf.cases.analysis import CasesReport
+    from flashperf.cases.definition import OpenCase
+
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CASE]...", help="Ids or names, such as A4 [default: all].", show_default=False),
+    typer.Argument(
+        metavar="[CASE]...",
+        help="Ids or names, such as A4, or a definition, FILE.py [default: all].",
+        show_default=False,
+    ),
 ]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Wall time of all cases together.")]
 Seed = Annotated[int, typer.Option(help="Of inputs and of the order of runs.")]
@@ -49,53 +58,58 @@ def cases(
     loss is explained from measurements alone, or the case does not apply here. Exit codes: 0 done, 1 a case
     failed, 2 bad arguments, 130 interrupted (what was measured is kept and reported).
     """
-    from flashperf.cases.registry import all_cases, case_named
+    from flashperf.cases.analysis import read_report
+    from flashperf.cases.registry import all_cases, case_named, distinct
 
-    chosen = [case_named(name) for name in names] if names else list(all_cases())
+    if replay is not None and not list_only:
+        return _shown(_only(read_report(replay), names or [], replay), bool(names), as_json, markdown, None)
+    chosen = distinct(map(case_named, names)) if names else list(all_cases())
     if list_only:
-        return _listed(as_json)
-    if replay is None:
-        from flashperf.cases.run import run_cases
+        return _listed(chosen, as_json)
+    from flashperf.cases.run import run_cases
 
-        with open_progress(quiet) as progress:
-            record = run_cases(chosen, out or fresh_folder(OUTPUT), budget, seed, progress, BEGAN)
-    else:
-        record = replay
-    return _shown(record, {case.id for case in chosen}, bool(names), as_json, markdown, replay is None)
+    with open_progress(quiet) as progress:
+        record = run_cases(chosen, out or fresh_folder(OUTPUT), budget, seed, progress, BEGAN)
+    return _shown(read_report(record), bool(names), as_json, markdown, record)
 
 
-def _shown(record: Path, wanted: set[str], detailed: bool, as_json: bool, markdown: bool, new: bool) -> int:
-    """Print a record's cases; the exit code."""
+def _only(report: CasesReport, names: Sequence[str], record: Path) -> CasesReport:
+    """The cases of these ids or names, or all. Raises UserError for a name that the record does not hold."""
     from dataclasses import replace
 
-    from flashperf.cases.analysis import read_report
+    held = {text: r for r in report.results for text in (r.case.id.lower(), r.case.name)}
+    absent = [name for name in names if name.lower() not in held]
+    if absent:
+        there = sorted(text for r in report.results for text in (r.case.id, r.case.name))
+        raise UserError(f"{record} does not hold the case {absent[0]}; it holds {', '.join(there)}")
+    chosen = [held[name.lower()].case.id for name in names]
+    return replace(report, results=tuple(r for r in report.results if not names or r.case.id in chosen))
+
+
+def _shown(report: CasesReport, detailed: bool, as_json: bool, markdown: bool, record: Path | None) -> int:
+    """Print cases; the exit code. ``record``: where they were written just now."""
     from flashperf.commands.scenario import print_parts
     from flashperf.report import cases as render
 
-    report = read_report(record)
-    report = replace(report, results=tuple(r for r in report.results if r.case.id in wanted))
-    if not report.results:
-        raise UserError(f"{record} holds none of the cases {', '.join(sorted(wanted))}")
     if as_json:
         print(json.dumps(render.as_json(report), indent=1, ensure_ascii=False))
     elif markdown:
         print(render.markdown(report))
     else:
         print_parts(render.sections(report, detailed))
-    if new:
+    if record is not None:
         print(f"record {record}", file=sys.stderr if as_json or markdown else sys.stdout)
     if report.stopped == "interrupted":
         return EXIT_INTERRUPTED
     return EXIT_FAILED if report.failed else EXIT_OK
 
 
-def _listed(as_json: bool) -> int:
-    """All cases with what the reports say, and whether they can run here."""
+def _listed(chosen: Sequence[OpenCase], as_json: bool) -> int:
+    """Cases with what the reports say, and whether they can run here."""
     from rich.padding import Padding
     from rich.text import Text
 
     from flashperf.cases.guards import first_reason, this_machine
-    from flashperf.cases.registry import all_cases
     from flashperf.report import console_for
 
     machine = this_machine()
@@ -108,7 +122,7 @@ def _listed(as_json: bool) -> int:
             "reported": case.reported,
             "why_not_here": first_reason(case.requires, machine),
         }
-        for case in all_cases()
+        for case in chosen
     ]
     if as_json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))

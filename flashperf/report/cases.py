@@ -35,12 +35,6 @@ def _mechanism(found: Diagnosis | None) -> str:
     return found.mechanism
 
 
-def _state(result: CaseResult) -> str:
-    """The outcome and, where there is a reason, the reason in short."""
-    found = result.outcome
-    return found.state if found.state != "not measured" else f"{found.state}: {found.why}"
-
-
 def summary_table(results: Sequence[CaseResult]) -> Table:
     """A row per case: ratio, mechanism, confidence, outcome."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -52,7 +46,7 @@ def summary_table(results: Sequence[CaseResult]) -> Table:
             f"{result.case.id} {result.case.name}",
             _ratio(found.ratio) if found else "-",
             _mechanism(found) + (f" ({found.confidence})" if found and found.sign == "slower" else ""),
-            Text(_state(result), _STATE_STYLES.get(result.outcome.state, "")),
+            Text(result.outcome.state, _STATE_STYLES.get(result.outcome.state, "")),
         )
     return table
 
@@ -72,6 +66,7 @@ def words(result: CaseResult) -> list[str]:
         said.append(f"Along {case.axis}: {found.crossover}.")
     said += [f"Beside it: {beside}."] if (beside := _beside(result)) else []
     said.append(_outcome_words(result))
+    said += [f"Failed: {failure}." for failure in result.failures]
     if case.stand_in:
         said.append(f"A stand-in: {case.stand_in}.")
     return said
@@ -198,6 +193,7 @@ def as_json(report: CasesReport) -> dict[str, Any]:
             "expected_mechanism": result.case.expectation.mechanism,
             "outcome": to_json(result.outcome),
             "points": to_json(result.measured.points) if result.measured else [],
+            "failures": list(result.failures),
             "words": words(result),
         }
         for result in report.results
