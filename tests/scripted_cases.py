@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flashperf.cases import analysis, pools, run
+from flashperf.cases import analysis, run
 from flashperf.cases.definition import OpenCase
 from flashperf.cases.guards import Machine
 from flashperf.cases.registry import case_named
@@ -50,9 +50,6 @@ class ScriptedWorker:
 
     def stop(self) -> None:
         self.stopped = True
-
-    def _forget(self) -> None:
-        return None
 
     def _prepare(self, **_: Any) -> dict[str, Any]:
         work = {"work": 1.0, "useful": 1.0}, {"work": self.ratio, "useful": 1.0}
@@ -108,7 +105,7 @@ def measured(
         started.extend(new)
         return new
 
-    monkeypatch.setattr(pools, "start_workers", start)
+    monkeypatch.setattr(run, "start_workers", start)
     path = folder / "record.jsonl"
     with RecordWriter(path) as writer:
         session = run.CasesRun(writer, Deadline(budget_s, 0.0, clock), NullProgress(), 0, machine)

@@ -65,7 +65,6 @@ def test_every_path_is_right_and_is_seen_to_have_run(case: OpenCase, monkeypatch
         assert all(side["first_s"] > 0 for side in sides)
         block = held.block(case.id, case.headline, path, seed=1)
         assert len(block["wall_s"]) == 8
-    held.forget()
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from scripted_cases import ScriptedWorker, measured
 
 from flashperf import cli
-from flashperf.cases import analysis, pools, run
+from flashperf.cases import analysis, run
 from flashperf.cases.guards import Machine
 from flashperf.cases.registry import case_named
 from flashperf.errors import UserError
@@ -31,20 +31,18 @@ def test_a_case_is_measured_in_all_processes_and_diagnosed(
     assert result.outcome.diagnosis is not None
     assert result.outcome.diagnosis.mechanism == "useless work"
     assert result.measured is not None
-    assert result.measured.pair.ratio.processes == pools.WORKERS
-    assert result.measured.pair.ratio.blocks == pools.WORKERS * run.MOST_ROUNDS
+    assert result.measured.pair.ratio.processes == run.WORKERS
+    assert result.measured.pair.ratio.blocks == run.WORKERS * run.MOST_ROUNDS
     assert result.measured.pair.ratio.ratio.value == pytest.approx(2.0, rel=0.01)
     assert (report.stopped, report.failed) == ("done", False)
     assert all(worker.stopped for worker in workers)
 
 
-def test_workers_are_kept_between_cases_and_replaced_after_a_failure(
+def test_every_case_has_processes_of_its_own_and_loses_none_to_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    _, workers = measured(monkeypatch, tmp_path / "kept", ["A4", "A5"])
-    assert len(workers) == pools.WORKERS
-    report, workers = measured(monkeypatch, tmp_path / "lost", ["A4", "A5"], failing={"A4": ("prepare",)})
-    assert len(workers) == 2 * pools.WORKERS
+    report, workers = measured(monkeypatch, tmp_path, ["A4", "A5"], failing={"A4": ("prepare",)})
+    assert len(workers) == 2 * run.WORKERS
     states = [(result.case.id, result.outcome.state, result.outcome.why) for result in report.results]
     assert states[0] == ("A4", "not measured", "prepare did not run")
     assert states[1][1] == "as reported"
@@ -154,7 +152,9 @@ def test_the_command_lists_replays_and_refuses(
     assert cli.main(["cases", "--replay", record, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cases"][0]["outcome"]["state"] == "as reported"
     assert cli.main(["cases", "A1", "--replay", record]) == 2
-    assert "does not hold the case A1; it holds A4, A5, padded-batch, window-as-mask" in capsys.readouterr().err
+    assert (
+        "does not hold the case A1; it holds A4, A5, padded-batch, window-as-mask" in capsys.readouterr().err
+    )
     assert cli.main(["cases", "A99"]) == 2
     assert "unknown case 'A99'" in capsys.readouterr().err
 

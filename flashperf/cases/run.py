@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from flashperf import environment
-from flashperf.cases import pools as worker_pools
 from flashperf.cases.definition import OpenCase
 from flashperf.cases.guards import GuardError, Machine, first_reason, this_machine
 from flashperf.deadline import Deadline
@@ -20,11 +19,13 @@ from flashperf.progress import ProgressSink
 from flashperf.store import RecordWriter
 from flashperf.workers import SubjectError, Worker, WorkerError
 
+WORKERS = 6  # the least that an interval should rest on; starting torch in each takes some of the time
 LEAST_PROCESSES = 4
 FRESH_PROCESSES = 4
 MOST_ROUNDS = 5
 _PREPARE_LIMIT_S = 180.0
 _FRESH_LIMIT_S = 120.0
+_SUBJECT = "flashperf.cases.subject:CaseSubject"
 
 
 class CasesRun:
@@ -56,7 +57,6 @@ class CasesRun:
         self.writer.write("environment", environment=environment.capture())
         self.writer.write("machine", machine=self.machine)
         runnable = [case for case in cases if self._can_run(case)]
-        pools = worker_pools.Pools(self.seed)
         try:
             for number, case in enumerate(runnable):
                 share_s = self.deadline.left_s / (len(runnable) - number)
@@ -65,11 +65,9 @@ class CasesRun:
                 if self.deadline.left_s <= 0:
                     self.stopped = "budget"
                     break
-                self._case(case, pools)
+                self._case(case)
         except KeyboardInterrupt:
             self.stopped = "interrupted"
-        finally:
-            pools.close()
         self.writer.write("end", stopped=self.stopped, seconds=self.deadline.elapsed_s)
 
     def _can_run(self, case: OpenCase) -> bool:
@@ -89,31 +87,34 @@ class CasesRun:
         line = re.sub(r"^worker \d+ failed: (WrongPathError: )?", "", " ".join(why.split()))
         self.writer.write("failure", case=case.id, why=line, **where)
 
-    def _case(self, case: OpenCase, pools: worker_pools.Pools) -> None:
+    def _case(self, case: OpenCase) -> None:
+        """In processes of its own: what another case left behind, if only a grown heap, changes times by half."""
+        workers: list[Worker] = []
         try:
             if case.fresh:
                 self._fresh(case)
-            elif not self._blocks(case, pools.of(case)):
-                pools.close()  # what failed may have left something behind, if only its last words
+            else:
+                workers = start_workers(case, WORKERS, self.seed)
+                self._blocks(case, workers)
         except (WorkerError, UserError) as error:
-            pools.close()  # a worker that failed may be gone; the next case starts new ones
             self._failed(case, str(error))
+        finally:
+            for worker in workers:
+                worker.stop()
 
-    def _blocks(self, case: OpenCase, workers: Sequence[Worker]) -> bool:
-        """All pairs of a case; whether none failed."""
+    def _blocks(self, case: OpenCase, workers: Sequence[Worker]) -> None:
         pairs = []
         for n, (point, path) in enumerate(case.pairs()):
             if self._prepare(case, workers, point, path):
                 pairs.append((point, path))
             elif (point, path) == (case.headline, case.optimised):
-                return False  # the diagnosis is of this pair
+                return  # the diagnosis is of this pair
             self._tell(f"prepared {n + 1} of {len(case.pairs())}")
         for worker in workers if case.uses_torch else ():
             self.writer.write(
                 "dispatch", case=case.id, worker=worker.number, **worker.call("dispatch_prices")
             )
         self._turns(case, workers, pairs)
-        return len(pairs) == len(case.pairs())
 
     def _turns(self, case: OpenCase, workers: Sequence[Worker], pairs: Sequence[tuple[int, str]]) -> None:
         """A block of every pair from each process in turn, for as many rounds as there is time."""
@@ -180,7 +181,7 @@ class CasesRun:
                     self.stopped = "budget"
                 if enough or self.deadline.left_s <= 0:
                     return
-                (worker,) = worker_pools.start_workers(case, 1, self.seed + number)
+                (worker,) = start_workers(case, 1, self.seed + number)
                 try:
                     arguments = {"case_id": case.reference, "point": case.headline, "path": str(path)}
                     answer = worker.call("fresh", _FRESH_LIMIT_S, **arguments)
@@ -194,6 +195,24 @@ class CasesRun:
     def _tell(self, detail: str) -> None:
         done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), [detail])
+
+
+def start_workers(case: OpenCase, count: int, seed: int) -> list[Worker]:
+    """Fresh processes for a case, with its environment; none is left behind if one does not start."""
+    variables: Mapping[str, str] = {"KINETO_LOG_LEVEL": "5", **case.environment}
+    workers: list[Worker] = []
+    try:
+        for number in range(count):
+            workers.append(Worker(number, variables))
+            options: dict[str, Any] = {"seed": seed + number, "threads": case.threads}
+            workers[-1].send("start", subject=_SUBJECT, options=options, standard={}, flash={})
+        for worker in workers:
+            worker.receive()
+    except BaseException:
+        for worker in workers:
+            worker.stop()
+        raise
+    return workers
 
 
 def run_cases(

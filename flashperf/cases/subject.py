@@ -71,10 +71,6 @@ class CaseSubject:
         runner.rng = np.random.default_rng(seed)
         return to_json(runner.run())
 
-    def forget(self) -> None:
-        """Drop all pairs and what they hold."""
-        self._runners = {}
-
     def dispatch_prices(self) -> dict[str, float]:
         """What dispatching costs and next to nothing else, in seconds.
 
