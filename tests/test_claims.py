@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from scripted_claims import around, measured, started
 
 from flashperf import cli, registry
 from flashperf.claims import analysis, arithmetic, run
@@ -26,21 +24,14 @@ from flashperf.claims.judge import (
     judge,
 )
 from flashperf.claims.subject import VariantPairs
-from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.explain import replay
 from flashperf.progress import NullProgress
 from flashperf.records import Interval
 from flashperf.scenarios.registry import scenario_named
-from flashperf.store import RecordWriter
-from flashperf.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOWER = Claim("T1", "It is slower.", Pair("fusion", "fused", "split"), "split / fused", ratio=1.5)
-
-
-def around(value: float, spread: float = 1.05) -> Interval:
-    return Interval(value, value / spread, value * spread)
 
 
 def test_every_claim_of_both_documents_is_there_once() -> None:
@@ -143,56 +134,6 @@ def test_utilisation_as_printed_counts_twice_and_leaves_out_the_end() -> None:
     assert arithmetic.utilisation_as_printed(arithmetic.EXAMPLE) == 1.5
     assert arithmetic.utilisation(arithmetic.EXAMPLE) == pytest.approx(10 / 12)
     assert arithmetic.utilisation([(0.0, 9.0), (1.0, 2.0)]) == 1.0
-
-
-class ScriptedWorker:
-    """Times in which B takes three times as long; pairs of a mechanism in ``wrong`` are refused."""
-
-    wrong: tuple[str, ...] = ()
-
-    def __init__(self, number: int) -> None:
-        self.number, self.stopped = number, False
-        started.append(self)
-
-    def ask(self, command: str, **_: Any) -> None:
-        assert command == "start"
-
-    def call(self, method: str, timeout_s: float = 0.0, **arguments: Any) -> Any:
-        if method == "prepare":
-            if arguments["name"] in self.wrong:
-                raise WorkerError(f"worker {self.number} failed: WrongResult: {arguments['name']} is wrong")
-            return []
-        factor = float(np.exp(np.random.default_rng(arguments["seed"]).normal(0, 0.01)))
-        wall = [1e-3 * (3.0 * factor if side == "B" else 1.0) for side in "ABBABAAB"]
-        return {"order": "ABBABAAB", "wall_s": wall, "cpu_s": wall, "repeated": 0, "kept": 0}
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
-started: list[ScriptedWorker] = []
-
-
-def measured(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, ids: Sequence[str], wrong: tuple[str, ...] = ()
-) -> analysis.ClaimsReport:
-    started.clear()
-    monkeypatch.setattr(ScriptedWorker, "wrong", wrong)
-    monkeypatch.setattr(run, "Worker", ScriptedWorker)
-
-    def explained(
-        which: str, out: Path, budget_s: float, seed: int, wanted: Sequence[Any]
-    ) -> dict[str, Interval]:
-        if which == "b":
-            raise UserError("too little was measured")
-        return {source.key: around(2.1) for source in wanted}
-
-    monkeypatch.setattr(run, "_explained", explained)
-    monkeypatch.setattr(run, "_scenario", lambda *given: {given[-1][0].key: around(0.7)})
-    with RecordWriter(folder / "record.jsonl") as writer:
-        claims = [claim_named(name) for name in ids]
-        run.ClaimsRun(writer, folder, Deadline(1e9), NullProgress(), 0).measure(claims)
-    return analysis.read_report(folder / "record.jsonl")
 
 
 def test_every_source_is_measured_once_and_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

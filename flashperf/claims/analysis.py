@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flashperf.claims.catalogue import claim_named
-from flashperf.claims.definition import Claim, Untestable
+from flashperf.claims.definition import Claim, ScenarioTotal, Untestable
 from flashperf.claims.judge import Verdict, judge
 from flashperf.errors import UserError
 from flashperf.records import Environment, Interval
@@ -33,12 +33,17 @@ class Judged:
 
 @dataclass(frozen=True)
 class ClaimsReport:
-    """All claims of a run. ``stopped``: "done", "interrupted", or "killed" where the record has no end."""
+    """All claims of a run.
+
+    stopped:  "done", "interrupted", or "killed" where the record has no end
+    failures: what broke while measuring: a wrong kernel, a worker that died
+    """
 
     judged: tuple[Judged, ...]
     environment: Environment
     seconds: float
     stopped: str
+    failures: tuple[str, ...] = ()
 
 
 def read_report(path: Path) -> ClaimsReport:
@@ -48,11 +53,20 @@ def read_report(path: Path) -> ClaimsReport:
     if head is None or where is None:
         raise UserError(f"{path} is not a record of flashperf claims")
     measured = _measured(records.lines)
-    failures = {key: line["why"] for line in records.of("failure") for key in line["keys"]}
+    missing = {
+        key: line["why"]
+        for kind in ("skipped", "failure")
+        for line in records.of(kind)
+        for key in line["keys"]
+    }
     end: Mapping[str, Any] = next(records.of("end"), {"seconds": math.nan, "stopped": "killed"})
-    judged = tuple(_judged(claim_named(name), measured, failures) for name in head["ids"])
+    judged = tuple(_judged(claim_named(name), measured, missing) for name in head["ids"])
     return ClaimsReport(
-        judged, from_json(Environment, where["environment"]), float(end["seconds"]), end["stopped"]
+        judged,
+        from_json(Environment, where["environment"]),
+        float(end["seconds"]),
+        end["stopped"],
+        tuple(dict.fromkeys(line["why"] for line in records.of("failure"))),
     )
 
 
@@ -65,8 +79,11 @@ def _measured(lines: tuple[dict[str, Any], ...]) -> dict[str, Interval]:
     return found
 
 
-def _judged(claim: Claim, measured: Mapping[str, Interval], failures: Mapping[str, str]) -> Judged:
+def _judged(claim: Claim, measured: Mapping[str, Interval], missing: Mapping[str, str]) -> Judged:
     if isinstance(claim.source, Untestable):
         return Judged(claim, None, judge(claim, None))
     ratio = measured.get(claim.source.key)
-    return Judged(claim, ratio, judge(claim, ratio, failures.get(claim.source.key, "")))
+    if ratio is not None and isinstance(claim.source, ScenarioTotal):
+        factor = claim.source.factor
+        ratio = Interval(factor * ratio.value, factor * ratio.low, factor * ratio.high)
+    return Judged(claim, ratio, judge(claim, ratio, missing.get(claim.source.key, "")))

@@ -51,10 +51,11 @@ class ExplainShare:
 
 @dataclass(frozen=True)
 class ScenarioTotal:
-    """A total of a scenario, by the beginning of its name."""
+    """A total of a scenario, by the beginning of its name, times ``factor``."""
 
     scenario: str
     total: str
+    factor: float = 1.0
 
     @property
     def key(self) -> str:

@@ -22,7 +22,7 @@ from flashperf.deadline import Deadline
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.records import Explanation, Interval
-from flashperf.store import RecordWriter
+from flashperf.store import RecordError, RecordWriter, read_records
 from flashperf.workers import Worker, WorkerError
 
 WORKERS = 6
@@ -65,8 +65,16 @@ class ClaimsRun:
             self.progress.phase(source.key, "")
             try:
                 self.writer.write("value", key=source.key, interval=hit_rate_ratio(source), record="")
-            except (UserError, OSError) as error:
-                self.writer.write("failure", keys=[source.key], why=str(error))
+            except Exception as error:
+                self._missing([source.key], error)
+
+    def _missing(self, keys: Sequence[str], error: Exception) -> None:
+        """Record why there is no value: what this machine or the budget lacks, or what broke."""
+        kind = "skipped" if isinstance(error, UserError) else "failure"
+        said = (
+            str(error) if isinstance(error, UserError | WorkerError) else f"{type(error).__name__}: {error}"
+        )
+        self.writer.write(kind, keys=list(keys), why=" ".join(said.split()))
 
     def _pairs(self, pairs: Sequence[Pair], until_s: float) -> None:
         if not pairs:
@@ -82,7 +90,7 @@ class ClaimsRun:
             ready = [pair for pair in pairs if self._prepared(pair, workers)]
             self._turns(ready, workers, until_s)
         except WorkerError as error:
-            self.writer.write("failure", keys=[pair.key for pair in pairs], why=str(error))
+            self._missing([pair.key for pair in pairs], error)
         finally:
             for worker in workers:
                 worker.stop()
@@ -96,7 +104,7 @@ class ClaimsRun:
                 checks = worker.call("prepare", _PREPARE_LIMIT_S, **arguments, **variants)
                 self.writer.write("prepared", key=pair.key, worker=worker.number, checks=checks)
         except (WorkerError, UserError) as error:
-            self.writer.write("failure", keys=[pair.key], why=str(error))
+            self._missing([pair.key], error)
             return False
         return True
 
@@ -121,9 +129,10 @@ class ClaimsRun:
         try:
             for key, interval in values(which, folder, budget_s, self.seed, wanted).items():
                 self.writer.write("value", key=key, interval=interval, record=folder.name)
-        except (WorkerError, UserError) as error:
-            keys = [source.key for source in wanted]  # type: ignore[union-attr]
-            self.writer.write("failure", keys=keys, why=str(error))
+        except Exception as error:
+            self._missing([source.key for source in wanted], error)  # type: ignore[union-attr]
+        if _interrupted(folder / "record.jsonl"):
+            raise KeyboardInterrupt  # it kept what it had and returned; what is left of this run must end too
         self._tell(name)
 
     def _tell(self, detail: str) -> None:
@@ -143,6 +152,15 @@ def hit_rate_ratio(source: HitRate) -> Interval:
         rates.append(case_traffic(found, case, gpu(source.gpu)).caches.l2_hit_rate)
     ratio = rates[0] / rates[1]
     return Interval(ratio, ratio, ratio)
+
+
+def _interrupted(record: Path) -> bool:
+    """Whether a part was ended by the user, as its own record says."""
+    try:
+        ends = list(read_records(record).of("end"))
+    except (UserError, OSError, RecordError):
+        return False
+    return bool(ends) and ends[-1]["stopped"] == "interrupted"
 
 
 def _parts(sources: Sequence[Source]) -> list[tuple[str, list[Source]]]:

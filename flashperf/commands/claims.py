@@ -11,7 +11,7 @@ import typer
 
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.commands.scenario import print_parts
-from flashperf.errors import EXIT_INTERRUPTED, EXIT_OK, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 from flashperf.progress import open_progress
 
 Names = Annotated[
@@ -45,11 +45,12 @@ def claims(
     """Test the claims of the source documents.
 
     One verdict each: reproduced, in direction, contradicted, can't tell, or not testable here and why. Slips in
-    the documents' arithmetic are shown. Exit codes: 0 done, 2 bad arguments, 130 interrupted.
+    the documents' arithmetic are shown. Exit codes: 0 done, 1 something broke, 2 bad arguments, 130 interrupted
+    (what was measured is kept and judged).
     """
     from flashperf.claims.catalogue import CLAIMS, claim_named
 
-    chosen = [claim_named(name) for name in dict.fromkeys(names)] if names else list(CLAIMS)
+    chosen = list({claim.id: claim for claim in map(claim_named, names)}.values()) if names else list(CLAIMS)
     record = replay
     if record is None:
         from flashperf.claims.run import run_claims
@@ -78,4 +79,6 @@ def _shown(record: Path, wanted: set[str], as_json: bool, markdown: bool, new: b
         print_parts(render.sections(report))
     if new:
         print(f"record {record}", file=sys.stderr if as_json or markdown else sys.stdout)
-    return EXIT_INTERRUPTED if report.stopped == "interrupted" else EXIT_OK
+    if report.stopped == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if report.failures else EXIT_OK

@@ -24,7 +24,9 @@ def sections(report: ClaimsReport) -> list[RenderableType]:
         head = Text.assemble((f"{one.claim.id} ", "bold"), f"{one.claim.says} ", (_verdict(one), _style(one)))
         body = [Text(sentence, "dim") for sentence in _details(one)]
         parts.append(Group(head, *(Padding(line, (0, 0, 0, 2), expand=False) for line in body)))
-    return [*parts, Text(), Text(counts(report), "bold"), Text(footer(report), "dim")]
+    broke = [Text(f"Failed: {failure}.", "red") for failure in report.failures]
+    alone = Text("One claim alone: flashperf claims ID, such as flashperf claims A13.", "dim")
+    return [*parts, Text(), *broke, Text(counts(report), "bold"), Text(footer(report), "dim"), alone]
 
 
 def _style(one: Judged) -> str:
@@ -74,7 +76,7 @@ def markdown(report: ClaimsReport) -> str:
         slip = f" In the document: {one.claim.slip}." if one.claim.slip else ""
         claimed = f"{'≥ ' * one.claim.at_least}{one.claim.ratio:.3g}" if one.claim.ratio else "-"
         measured = bracketed(one.measured) if one.measured else "-"
-        alone = f"`{one.command}`" if one.measured else "-"
+        alone = f"`{one.command}`" if one.measured or one.claim.slip else "-"
         cells = (
             one.claim.id,
             one.claim.says + slip,
@@ -85,7 +87,8 @@ def markdown(report: ClaimsReport) -> str:
             alone,
         )
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join([*lines, "", counts(report), "", f"Measured on: {footer(report)}"])
+    broke = [line for failure in report.failures for line in ("", f"Failed: {failure}.")]
+    return "\n".join([*lines, *broke, "", counts(report), "", f"Measured on: {footer(report)}"])
 
 
 def as_json(report: ClaimsReport) -> dict[str, Any]:
@@ -109,4 +112,5 @@ def as_json(report: ClaimsReport) -> dict[str, Any]:
         "environment": to_json(report.environment),
         "seconds": to_json(report.seconds),
         "stopped": report.stopped,
+        "failures": list(report.failures),
     }
