@@ -37,8 +37,10 @@ class ScriptedWorker:
 
     def call(self, method: str, timeout_s: float = 0.0, **arguments: Any) -> Any:
         if method == "prepare":
-            if arguments["name"] in self.wrong:
-                raise WorkerError(f"worker {self.number} failed: WrongResult: {arguments['name']} is wrong")
+            if arguments["mechanism"] in self.wrong:
+                raise WorkerError(
+                    f"worker {self.number} failed: WrongResult: {arguments['mechanism']} is wrong"
+                )
             return []
         factor = float(np.exp(np.random.default_rng(arguments["seed"]).normal(0, 0.01)))
         wall = [1e-3 * (3.0 * factor if side == "B" else 1.0) for side in "ABBABAAB"]

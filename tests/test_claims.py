@@ -23,7 +23,7 @@ from flashperf.claims.judge import (
     REPRODUCED,
     judge,
 )
-from flashperf.claims.subject import VariantPairs
+from flashperf.claims.subject import VariantPair
 from flashperf.errors import UserError
 from flashperf.explain import replay
 from flashperf.progress import NullProgress
@@ -186,10 +186,10 @@ def test_the_command_replays_and_refuses(
 
 
 def test_real_variants_are_checked_and_timed() -> None:
-    held = VariantPairs(seed=2)
-    checks = held.prepare("k", "launch", "whole", "chunked", "f32", {"n": 4096, "chunks": 64})
+    held = VariantPair(seed=2)
+    checks = held.prepare("launch", "whole", "chunked", {"n": 4096, "chunks": 64}, "f32")
     assert all(check["passed"] for check in checks)
-    assert len(held.block("k", seed=1)["wall_s"]) == 8
+    assert len(held.block(seed=1)["wall_s"]) == 8
 
 
 def test_a_simulated_hit_rate_is_exact_and_says_so(tmp_path: Path) -> None:
