@@ -46,7 +46,7 @@ class CasesRun:
 
     def measure(self, cases: Sequence[OpenCase]) -> None:
         """Measure what can be; failures of single cases are recorded and the next one follows."""
-        files = {case.id: case.file for case in cases if case.file}
+        files = {case.id: _as_named_here(case.file) for case in cases if case.file}
         self.writer.write(
             "cases",
             ids=[case.id for case in cases],
@@ -195,6 +195,11 @@ class CasesRun:
     def _tell(self, detail: str) -> None:
         done = self.deadline.elapsed_s / max(self.deadline.budget_s, 1e-9)
         self.progress.update(min(done, 1.0), max(self.deadline.left_s, 0.0), [detail])
+
+
+def _as_named_here(path: str) -> str:
+    """A path relative to this folder if it is below it, so that a record is read in another checkout too."""
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
 
 
 def start_workers(case: OpenCase, count: int, seed: int) -> list[Worker]:
