@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 Pair = tuple[float, float]
 #: Tried in this order; then the same further away.
 _ANGLES = (45, 135, 315, 225, 90, 0, 270, 180)
@@ -38,6 +40,16 @@ def around(centre: Pair, size: Pair) -> Box:
     return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
 
+def covered(boxes: Sequence[Box], others: Sequence[Box]) -> np.ndarray:
+    """Area in square pixels that each box has in common with all others together, shape (boxes,)."""
+    if not others:
+        return np.zeros(len(boxes))
+    mine, theirs = (np.array([(b.left, b.bottom, b.right, b.top) for b in each]) for each in (boxes, others))
+    low = np.maximum(mine[:, None, :2], theirs[None, :, :2])
+    high = np.minimum(mine[:, None, 2:], theirs[None, :, 2:])
+    return np.clip(high - low, 0, None).prod(axis=2).sum(axis=1)
+
+
 def place_labels(
     points: Sequence[Pair], sizes: Sequence[Pair], obstacles: Sequence[Box], frame: Box, gap: float
 ) -> list[Pair]:
@@ -49,14 +61,12 @@ def place_labels(
     taken = list(obstacles)
     placed: list[Pair] = []
     for point, size in zip(points, sizes, strict=True):
-        best, least = point, math.inf
-        for centre in _candidates(point, size, gap):
-            box = around(centre, size)
-            covered = sum(box.overlap(other) for other in taken) + 4 * box.outside(frame)
-            if covered < least - 1e-9:
-                best, least = centre, covered
-        placed.append(best)
-        taken.append(around(best, size))
+        centres = _candidates(point, size, gap)
+        boxes = [around(centre, size) for centre in centres]
+        bad = covered(boxes, taken) + [4 * box.outside(frame) for box in boxes]
+        best = int(np.argmax(bad < bad.min() + 1e-9))
+        placed.append(centres[best])
+        taken.append(boxes[best])
     return placed
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flashperf.plots.labels import Box, around, place_labels
+from flashperf.plots.labels import Box, around, covered, place_labels
 from flashperf.plots.style import PALETTE
 from flashperf.roofs.points import Point, RooflineRun
 from flashperf.units import rate
@@ -148,9 +148,7 @@ def _covered(axes: Axes, boxes: Sequence[Box], occupied: Sequence[Box]) -> float
     """How much of what is there a label would cover, and how much of it would leave the plane."""
     extent = axes.get_window_extent()
     frame = Box(extent.x0, extent.y0, extent.x1, extent.y1)
-    return sum(box.overlap(other) for box in boxes for other in occupied) + sum(
-        box.outside(frame) for box in boxes
-    )
+    return float(covered(boxes, occupied).sum()) + sum(box.outside(frame) for box in boxes)
 
 
 def _label_unit(axes: Axes, unit: Ceiling, occupied: list[Box]) -> Box:

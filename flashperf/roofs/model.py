@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Ceiling:
     level_bytes: int = 0
     used_bytes: int = 0
 
-    @property
+    @cached_property
     def interval(self) -> Interval:
         """The mean over processes (of logs) with its 95 % interval."""
         return ratio_interval(np.log(self.per_process))
