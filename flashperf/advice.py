@@ -42,6 +42,11 @@ class Rule:
     decided: bool
     words: str = ""
 
+    @property
+    def title(self) -> str:
+        """The mechanism and the words among its fixed sizes, such as ``fusion softmax``."""
+        return " ".join([self.mechanism, *(value for value in self.fixed.values() if isinstance(value, str))])
+
     def choose(self, size: int) -> str:
         """The variant for a size on the axis."""
         return self.use[bisect_right(self.thresholds, size)]
@@ -49,10 +54,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class AdviceTable:
-    """The rules of one machine. ``device`` is the processor that they were measured on."""
+    """The rules of one machine.
+
+    device: the processor that they were measured on; left_out: mechanisms without a rule, and why
+    """
 
     device: str
     rules: tuple[Rule, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
 
     def rule(
         self, mechanism: str, *, backend: str | None = None, dtype: str | None = None, **sizes: Any
@@ -104,7 +113,8 @@ def advice(path: str | Path) -> AdviceTable:
     if data.get("schema") != SCHEMA:
         raise UserError(f"{path} has schema {data.get('schema')!r}; this flashperf reads {SCHEMA}")
     try:
-        return AdviceTable(str(data["device"]), tuple(_rule(item) for item in data["rules"]))
+        left_out = tuple((str(name), str(why)) for name, why in data.get("left_out", ()))
+        return AdviceTable(str(data["device"]), tuple(_rule(item) for item in data["rules"]), left_out)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__} {error}") from error
 

@@ -147,9 +147,28 @@ def test_the_command_prints_the_table_and_writes_the_file(
     assert "can't tell: fused" in " ".join(said.split())
     assert shares[0] == pytest.approx(10, abs=0.5)
     assert all(len(line) <= 80 for line in said.splitlines() if not line.startswith("wrote"))
+    assert cli.main(["advise", "--from", str(tmp_path / "advice.json")]) == 0
+    assert said.startswith(capsys.readouterr().out)  # and then where it was written
     read = flashperf.advice(tmp_path / "advice.json")
     assert read.choose("fusion", rows=300, op="bias_gelu") == "fused"
     assert not read.rule("fusion", rows=1, op="softmax").decided
+
+
+def test_an_interrupt_keeps_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def one(mechanism: Any, words: Any, *rest: Any) -> Any:
+        if words.get("op") == "softmax":
+            raise KeyboardInterrupt
+        return result_of(ONE)
+
+    monkeypatch.setattr(advise_module, "_one", one)
+    assert cli.main(["advise", "fusion", "--out", str(tmp_path), "--quiet"]) == 130
+    assert "not measured: interrupted" in capsys.readouterr().out
+    read = flashperf.advice(tmp_path / "advice.json")
+    assert read.rules
+    assert ("fusion softmax", "interrupted") in read.left_out
+    assert len(read.rules) + len(read.left_out) == 4
 
 
 def test_nothing_to_say_is_exit_code_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flashperf.advice import advice as read_advice
 from flashperf.commands.crossover import Quiet
 from flashperf.commands.explain import OUTPUT, fresh_folder
-from flashperf.errors import EXIT_OK, EXIT_TOO_NOISY, UserError
+from flashperf.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_TOO_NOISY, UserError
 from flashperf.progress import open_progress
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from flashperf.crossover.advise import Advised
+    from flashperf.advice import AdviceTable
 
 ADVICE = "advice.json"
 _WIDTH = 80
@@ -34,19 +33,26 @@ def advise(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for files [default: flashperf-out/TIME].")
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Measure nothing: print an advice.json.", show_default=False
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Say which variant to use from which size on.
 
     Runs ``flashperf crossover`` on the standard and the flash variant of every mechanism, prints the table, and
-    writes advice.json, which flashperf.advice(path).choose(mechanism, rows=...) reads. Exit code 3 if nothing could
-    be told.
+    writes advice.json, which flashperf.advice(path).choose(mechanism, rows=...) reads. Exit codes: 0 done, 3 nothing
+    could be told, 130 interrupted (what was measured is kept and printed).
     """
+    from flashperf.crossover.advise import INTERRUPTED, write_advice
     from flashperf.crossover.advise import advise as find
-    from flashperf.crossover.advise import write_advice
     from flashperf.registry import mechanism, names
-    from flashperf.report import console_for
 
+    if source is not None:
+        return _again(source, mechanisms or [])
     if backend != "cpu":
         raise UserError(f"crossovers are measured on the cpu backend so far, not on {backend}")
     chosen = [mechanism(name).name for name in mechanisms or names()]
@@ -54,27 +60,39 @@ def advise(
     with open_progress(quiet) as progress:
         found = find(chosen, backend=backend, budget_s=budget, high=high, folder=folder, progress=progress)
     path = write_advice(found, folder / ADVICE)
-    console = console_for(sys.stdout)
-    console.print(table(found), width=min(console.width, _WIDTH))
+    show(read_advice(path))
     busy = next((a.result.environment.busy_reason for a in found if a.result), "")
     if busy:
-        console.print(f"the machine was busy: {busy}")
-    console.print(f"wrote {path}", soft_wrap=True)
+        print(f"the machine was busy: {busy}")
+    print(f"wrote {path}")
+    if any(a.why_not == INTERRUPTED for a in found):
+        return EXIT_INTERRUPTED
     return EXIT_OK if any(a.rule and a.rule.decided for a in found) else EXIT_TOO_NOISY
 
 
-def table(found: list[Advised]) -> Table:
-    """Mechanism, axis with its range, and what to use."""
+def _again(source: Path, mechanisms: list[str]) -> int:
+    """Print what an earlier run found, of some mechanisms or of all."""
+    if mechanisms:
+        raise UserError("--from prints the whole file; leave the mechanisms out")
+    show(read_advice(source))
+    return EXIT_OK
+
+
+def show(advice: AdviceTable) -> None:
+    """Print mechanism, axis with its range, and what to use; then what there is no advice on."""
     from rich import box
     from rich.table import Table
+
+    from flashperf.report import console_for
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in ("mechanism", "by", "on this machine use"):
         made.add_column(column)
-    for advised in found:
-        rule = advised.rule
-        if rule is None:
-            made.add_row(advised.title, "", f"not measured: {advised.why_not}")
-        else:
-            made.add_row(advised.title, f"{rule.axis} {rule.low}-{rule.high}", rule.words)
-    return made
+    for rule in advice.rules:
+        made.add_row(rule.title, f"{rule.axis} {rule.low}-{rule.high}", rule.words)
+    for title, why in advice.left_out:
+        made.add_row(title, "", f"not measured: {why}")
+    console = console_for(sys.stdout)
+    if advice.device:
+        console.print(advice.device, highlight=False)
+    console.print(made, width=min(console.width, _WIDTH))

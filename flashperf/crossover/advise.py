@@ -18,6 +18,7 @@ from flashperf.progress import ProgressSink
 from flashperf.records import Mechanism
 
 LEAST_SHARE_S = 5.0
+INTERRUPTED = "interrupted"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,8 @@ def advise(
     """Find the crossover of standard and flash of every mechanism; ``folder`` keeps a record of each.
 
     The time is shared out evenly over what is left, at least LEAST_SHARE_S each. What can't run here, or for which
-    not even three sizes fit into its time, is in the table with its reason. Raises WrongResult for a wrong kernel.
+    not even three sizes fit into its time, is in the table with its reason; after Ctrl-C, what was not reached too.
+    Raises WrongResult for a wrong kernel.
     """
     todo = list(subjects(names, backend))
     began = time.monotonic()
@@ -68,6 +70,9 @@ def advise(
         record = folder / f"crossover-{title.replace(' ', '-')}.jsonl" if folder else None
         try:
             result = _one(mechanism, words, backend, share_s, high, record, progress)
+        except KeyboardInterrupt:
+            left = [" ".join([m.name, *map(str, w.values())]) for m, w in todo[n:]]
+            return found + [Advised(title, None, None, INTERRUPTED) for title in left]
         except UserError as error:
             if "wrong result" in str(error):
                 raise
@@ -140,6 +145,7 @@ def write_advice(found: Sequence[Advised], path: Path) -> Path:
         "schema": SCHEMA,
         "device": device,
         "rules": [dataclasses.asdict(a.rule) for a in found if a.rule],
+        "left_out": [[a.title, a.why_not] for a in found if not a.rule],
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
