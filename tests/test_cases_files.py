@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from flashperf import cli
 from flashperf.cases import guards, registry, subject
 from flashperf.cases.definition import Built, OpenCase, Proof
 from flashperf.cases.evidence import objection, seen
+from flashperf.cases.rules import MECHANISMS
 from flashperf.errors import UserError
 from flashperf.report import cases as render
 
@@ -181,3 +183,39 @@ def test_the_jagged_batch_is_checked_and_seen_to_be_jagged(monkeypatch: pytest.M
     held = subject.CaseSubject(seed=3)
     sides = held.prepare(case.reference, 0, "jagged", check=True)["sides"]
     assert sides[1]["facts"]["work"] < sides[0]["facts"]["work"]
+
+
+def test_the_page_lists_everything_that_a_rule_reads() -> None:
+    rules = (ROOT / "flashperf" / "cases" / "rules.py").read_text()
+    page = (ROOT / "docs" / "cases.md").read_text()
+    read = {
+        name
+        for found in re.findall(r'fact\("(\w+)"\)|parts_s\.get\("(\w+)"|other\("(\w+)"\)', rules)
+        for name in found
+    }
+    read |= {"observed", "copied_bytes", "threads"}  # read in a loop
+    assert len(read - {""}) >= 18
+    assert [name for name in sorted(read - {""}) if f"`{name}`" not in page] == []
+    assert [name for name in MECHANISMS if f"| {name} |" not in page] == []
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "cases.md").read_text()
+    shown = page[page.index("CASE = OpenCase(") :].split("```")[0]
+    case = registry.case_named(str(INTEGERS))
+    for name in ("id", "name", "source", "axis", "baseline", "optimised"):
+        assert f'{name}="{getattr(case, name)}"' in shown
+
+
+def test_counts_may_be_numpy_numbers() -> None:
+    facts, _ = seen(Built(lambda: None, facts={"work": np.int64(3), "useful": 2}, proof=None))
+    assert json.dumps(facts) == '{"work": 3, "useful": 2}'
+
+
+def test_a_fresh_case_that_does_not_tell_its_story_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = replace(registry.case_named(str(INTEGERS)), fresh=True)
+    for told in (None, {"times_s": [1.0]}):
+        silent = replace(case, make=lambda *_, told=told: Built(lambda: told))
+        monkeypatch.setattr(subject, "case_named", lambda _, silent=silent: silent)
+        with pytest.raises(subject.WrongPathError, match="does not return compilations, steady_s"):
+            subject.CaseSubject(seed=0).fresh("C1", 0, "int32")

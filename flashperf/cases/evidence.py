@@ -80,7 +80,7 @@ def seen(built: Built, with_torch: bool = True) -> tuple[dict[str, float], str]:
     """
     result = built.call() if built.proof is not None and built.proof.result else None
     declared = built.facts() if callable(built.facts) else built.facts
-    facts = dict(declared)
+    facts = {name: value.item() if hasattr(value, "item") else value for name, value in declared.items()}
     if built.proof is None:
         return facts, ""
     if not with_torch:

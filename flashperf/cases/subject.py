@@ -23,6 +23,8 @@ _LEAST_SAMPLE_S = 1e-3
 _PART_SAMPLES = 5
 _DISPATCH_CALLS = 2000
 _NESTED = 200
+#: What the call of a fresh case returns: seconds of each call, of a later one, and compilations.
+_STORY = frozenset({"times_s", "steady_s", "compilations"})
 
 
 class WrongPathError(RuntimeError):
@@ -94,6 +96,11 @@ class CaseSubject:
         _limit_threads(case, self.threads)
         begin = time.perf_counter()
         story = case.make(path, case.points[point].sizes, self.seed).call()
+        missing = sorted(_STORY - set(story)) if isinstance(story, Mapping) else sorted(_STORY)
+        if missing:
+            raise WrongPathError(
+                f"the call of {path} does not return {', '.join(missing)}, as a fresh case must"
+            )
         return {"story": story, "seconds": time.perf_counter() - begin}
 
 

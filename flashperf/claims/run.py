@@ -83,8 +83,10 @@ class ClaimsRun:
             self._pair(pair, now_s + max(0.0, until_s - now_s) / (len(pairs) - number))
 
     def _pair(self, pair: Pair, until_s: float) -> None:
-        """A pair in processes of its own, as it is measured when its claim is asked for alone: in one that other
-        pairs used before, the scheduler places threads in another way."""
+        """A pair in processes of its own, as when its claim is asked for alone.
+
+        In a process that other pairs used before, the scheduler places threads elsewhere, and the heap has grown.
+        """
         workers: list[Worker] = []
         try:
             for number in range(WORKERS):

@@ -43,7 +43,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 def cases(
     names: Names = None,
-    budget: Budget = 240.0,
+    budget: Budget = 300.0,
     seed: Seed = 0,
     out: Out = None,
     replay: Replay = None,

@@ -60,8 +60,11 @@ def cases(records: Records) -> list[Section]:
         found = result.outcome.diagnosis
         ratio = bracketed(found.ratio) if found and found.ratio else ""
         name = f"{result.case.id} {result.case.name}"
-        rows.append([name, result.case.source, ratio, result.outcome.state])
-    heads = [("Case", "text"), ("Report", "text"), ("Time ratio", "number"), ("Outcome", "text")]
+        lost = found if found and found.sign == "slower" else None
+        cause = [lost.mechanism, lost.confidence] if lost else ["", ""]
+        rows.append([name, result.case.source, ratio, *cause, result.outcome.state])
+    titles = ("Case", "Report", "Time ratio", "Mechanism", "Confidence", "Outcome")
+    heads = [(title, "number" if title == "Time ratio" else "text") for title in titles]
     notes = [f"{result.case.id}: {' '.join(words(result))}" for result in report.results]
     data = {"pictures": [], **_table("Public cases", heads, rows), "notes": _clean([*notes, footer(report)])}
     return [Section("cases", "Public reports, measured here", "records.html.j2", data)]
@@ -79,11 +82,13 @@ def claims(records: Records) -> list[Section]:
         said = [one.verdict.state, *([f"({one.verdict.why})"] if one.verdict.why else [])]
         slip = f" In the document: {one.claim.slip}." if one.claim.slip else ""
         claimed = f"{'≥ ' * one.claim.at_least}{one.claim.ratio:.3g}" if one.claim.ratio else ""
-        rows.append([one.claim.id, one.claim.says + slip, one.claim.how, measured, claimed, " ".join(said)])
-    titles = ("", "Claim", "Measured as", "Here", "Claimed", "Verdict")
-    kinds = ("text", "text", "", "number", "number", "text")
+        alone = one.command if one.measured or slip else ""
+        words = " ".join(said)
+        rows.append([one.claim.id, one.claim.says + slip, one.claim.how, measured, claimed, words, alone])
+    titles = ("", "Claim", "Measured as", "Here", "Claimed", "Verdict", "Alone")
+    kinds = ("text", "text", "", "number", "number", "text", "")
     data = {"pictures": [], **_table("Claims", list(zip(titles, kinds, strict=True)), rows)}
-    notes = [counts(report), footer(report)]
+    notes = [*_clean(f"Failed: {failure}." for failure in report.failures), counts(report), footer(report)]
     return [Section("claims", "Claims of the source documents", "records.html.j2", {**data, "notes": notes})]
 
 
