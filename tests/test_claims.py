@@ -76,6 +76,7 @@ def test_what_claims_want_of_explanations_and_scenarios_is_there() -> None:
         (around(1.5), REPRODUCED),
         (around(1.4), REPRODUCED),  # the interval misses the claim, the logarithm is within the factor
         (around(4.0), DIRECTION),
+        (Interval(4.0, 1.05, 15.0), DIRECTION),  # holds the claim, and much else
         (around(1.12), DIRECTION),
         (around(0.8), CONTRADICTED),
         (around(1.0, 1.01), CONTRADICTED),

@@ -16,7 +16,8 @@ NOT_TESTABLE = "not testable here"
 NOT_MEASURED = "not measured"
 STATES = (REPRODUCED, DIRECTION, CONTRADICTED, CANT_TELL, NOT_TESTABLE, NOT_MEASURED)
 
-#: A size is reproduced if the logarithm of the ratio is within this factor of the claim's, or the interval holds it.
+#: A size is reproduced if the logarithm of the ratio is within this factor of the claim's. That an interval holds the
+#: claim's ratio is not enough: a wide one holds any.
 SIZE_FACTOR = 1.5
 #: An interval within this fraction of 1 shows that there is no effect to speak of.
 NOTHING = 0.05
@@ -67,7 +68,9 @@ def _sized(ratio: float, claim: Claim, low: float, value: float, high: float) ->
             if value >= claimed
             else Verdict(DIRECTION, f"less than the ×{ratio:.3g} claimed")
         )
-    if low <= claimed <= high or 1 / SIZE_FACTOR <= value / claimed <= SIZE_FACTOR:
+    if 1 / SIZE_FACTOR <= value / claimed <= SIZE_FACTOR:
         return Verdict(REPRODUCED)
+    if low <= claimed <= high:
+        return Verdict(DIRECTION, f"the interval is too wide to tell the size, ×{ratio:.3g} is in it")
     size = "more" if value > claimed else "less"
     return Verdict(DIRECTION, f"{size} than the ×{ratio:.3g} claimed")
