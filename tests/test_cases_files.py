@@ -91,6 +91,15 @@ def test_a_record_of_a_file_is_diagnosed_again_by_id_or_name(
     for name in ("c1", "integer-products"):
         assert cli.main(["cases", name, "--replay", record, "--json"]) == 0
         assert [case["id"] for case in json.loads(capsys.readouterr().out)["cases"]] == ["C1"]
+    monkeypatch.chdir(tmp_path)
+    text = (tmp_path / "record.jsonl").read_text()
+    assert cli.main(["cases", "--replay", str(ROOT / "results" / "xeon-amx" / "cases-examples.jsonl")]) == 0
+    assert (
+        "C2 jagged-batch" in capsys.readouterr().out
+    )  # noted from the root of the project, found from elsewhere
+    (tmp_path / "gone.jsonl").write_text(text.replace("case_integer_products", "case_gone"))
+    assert cli.main(["cases", "--replay", "gone.jsonl"]) == 2
+    assert "there is no file" in capsys.readouterr().err
     assert cli.main(["cases", str(JAGGED), "--list"]) == 0
     assert capsys.readouterr().out.startswith("C2 jagged-batch")
 

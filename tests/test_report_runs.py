@@ -199,3 +199,11 @@ def test_every_kind_of_committed_record_has_its_section(name: str, said: str) ->
     assert said in page
     ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
     assert len(ids) == len(set(ids))
+
+
+def test_two_records_of_a_kind_have_sections_that_are_told_apart() -> None:
+    page = report_page([RESULTS / "cases.jsonl", RESULTS / "cases-examples.jsonl"])
+    ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))
+    assert {"cases", "cases-2"} <= set(ids)
+    assert "no hardware path" in page

@@ -68,7 +68,7 @@ def read_report(path: Path) -> CasesReport:
     files = head.get("files", {})
     results = [
         _result(
-            case_named(files.get(case_id, case_id)),
+            case_named(_found(files[case_id], path) if case_id in files else case_id),
             machine,
             [line for line in records.lines if line.get("case") == case_id],
             end["stopped"],
@@ -78,6 +78,12 @@ def read_report(path: Path) -> CasesReport:
     return CasesReport(
         from_json(Environment, where["environment"]), tuple(results), float(end["seconds"]), end["stopped"]
     )
+
+
+def _found(file: str, record: Path) -> str:
+    """The file of a definition, as noted in a record: below this folder, or below one that the record is in."""
+    folders = (Path.cwd(), *record.resolve().parents)
+    return next((str(folder / file) for folder in folders if (folder / file).is_file()), file)
 
 
 _NEVER_BEGUN = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,18 @@ def report_page(paths: Sequence[Path]) -> str:
     sections[-2:-2] = [
         section for run in runs for section in _made(run)
     ]  # before the machine and raw numbers
-    return render_page(*_verdict(explained, sections), sections)
+    return render_page(*_verdict(explained, sections), _told_apart(sections))
+
+
+def _told_apart(sections: Sequence[Section]) -> list[Section]:
+    """The sections with anchors that differ: the second ``cases`` is ``cases-2``."""
+    seen: Counter[str] = Counter()
+    apart = []
+    for section in sections:
+        seen[section.anchor] += 1
+        number = f"-{seen[section.anchor]}" if seen[section.anchor] > 1 else ""
+        apart.append(replace(section, anchor=f"{section.anchor}{number}"))
+    return apart
 
 
 def _made(run: Run) -> list[Section]:
