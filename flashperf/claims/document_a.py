@@ -34,7 +34,7 @@ CLAIMS = (
     ),
     Claim(
         "A5", "Half precision in some layers only leaves the matrix units under-used.", ExplainShare("a", "precision"),
-        "the pipeline with casts around each product / Standard",
+        "time of the pipeline with casts around each product / Standard; what the units did is not counted",
     ),
     Claim(
         "A6", "Tiling the parameters adds transfers over the bus.", Pair("transfer", "resident", "streamed_tiles"),
