@@ -8,10 +8,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scripted_cases import measured
+from scripted_cases import ScriptedWorker, measured
 
 from flashperf import cli
 from flashperf.cases import guards, registry, subject
@@ -20,6 +21,7 @@ from flashperf.cases.evidence import objection, seen
 from flashperf.cases.rules import MECHANISMS
 from flashperf.errors import UserError
 from flashperf.report import cases as render
+from flashperf.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parent.parent
 INTEGERS = ROOT / "docs" / "examples" / "case_integer_products.py"
@@ -115,6 +117,26 @@ def test_a_pair_that_fails_is_left_out_and_the_others_are_measured(
     assert "Failed: buckets against one_by_one" in " ".join(render.words(first))
     assert second.outcome.state == "as reported"
     assert report.failed
+
+
+def test_a_worker_that_is_killed_leaves_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    block, calls = ScriptedWorker._block, [0]
+
+    def killed(self: ScriptedWorker, **arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 40:
+            raise WorkerError("worker 5 was ended by signal 9: USDT:2026-12-01 profiler_stop")
+        return block(self, **arguments)
+
+    monkeypatch.setattr(ScriptedWorker, "_block", killed)
+    report, workers = measured(monkeypatch, tmp_path, ["A4", "A5"])
+    first, second = report.results
+    assert first.failures == ("worker 5 was ended by signal 9",)
+    assert (first.outcome.state, second.outcome.state) == ("as reported", "as reported")
+    assert report.failed
+    assert all(worker.stopped for worker in workers)
 
 
 def test_nothing_of_a_case_is_timed_if_its_headline_pair_fails(

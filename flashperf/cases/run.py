@@ -85,6 +85,9 @@ class CasesRun:
     def _failed(self, case: OpenCase, why: str, **where: Any) -> None:
         """Record what broke, in one line and without what the record says anyway: who, and that it failed."""
         line = re.sub(r"^worker \d+ failed: (WrongPathError: )?", "", " ".join(why.split()))
+        line = re.sub(
+            r": USDT:.*", "", line
+        )  # the profiler's log is the last thing that a killed worker said
         self.writer.write("failure", case=case.id, why=line, **where)
 
     def _case(self, case: OpenCase) -> None:
