@@ -2,30 +2,36 @@
 
 likwid times its kernels itself, so the runs take turns: ours, its, ours, its, ten of each. The kernels have the same
 stores and the same vector width. The target is that the medians differ by at most 10 %. Then a check on the other side:
-a large product of torch's, which must not be faster than the roof.
+a large product of torch's, whose best run must not be faster than the roof's.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from flashperf import native
+from flashperf import environment, native
 from flashperf.environment import usable_cores
 from flashperf.roofs.levels import assumed_levels, cache_levels, working_sets
 from flashperf.roofs.subject import CHUNK_BYTES, RoofSubject, bind_peak, bind_stream, run_once
+from flashperf.store import RecordWriter, from_json, read_records
 
 RUNS = 10
 RUN_S = 0.2
 PEAK_BYTES, LIKWID_FLOPS_PER_BYTE = 16_000, 4  # of its peak kernels: what decides how often they repeat
 TARGET = 0.10
+TORCH_SIZE = 2048
 #: our pattern -> likwid's kernel with the same stores, by the width of our vectors
 STREAMS = {
     "load": {"portable": "load_sse", "avx2": "load_avx", "avx512": "load_avx512"},
@@ -73,27 +79,64 @@ def long_peak(kernel: str, threads: int, calls: int) -> float:
     return sum(int(operations[0]) for _, _, operations in bound) * calls / seconds
 
 
+@dataclass(frozen=True)
+class Row:
+    """RUNS interleaved runs of one kernel of ours and of its partner, in GB/s or GFLOP/s; or why there are none.
+
+    at_most: only a partner that is faster is wrong (a library under a roof)
+    """
+
+    name: str
+    partner: str
+    unit: str
+    ours: tuple[float, ...] = ()
+    theirs: tuple[float, ...] = ()
+    at_most: bool = False
+    skipped: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Ours over theirs, of medians; where theirs must stay below, of the best."""
+        middle = max if self.at_most else statistics.median
+        return middle(self.ours) / middle(self.theirs)
+
+    @property
+    def is_right(self) -> bool:
+        """Within the target, or not compared."""
+        if self.skipped:
+            return True
+        return self.ratio >= 1 / (1 + TARGET) if self.at_most else abs(self.ratio - 1) <= TARGET
+
+    def __str__(self) -> str:
+        if self.skipped:
+            return f"{self.name:36} skipped: {self.skipped}"
+        middle = max if self.at_most else statistics.median
+        values = f"{middle(self.ours):8.1f} {middle(self.theirs):8.1f} {self.unit:8} {self.ratio:5.2f}"
+        verdict = "ok" if self.is_right else "above the roof" if self.at_most else "differs"
+        return f"{self.name:36} {values}  {verdict:8} {self.partner}"
+
+
+def threads_of(number: int) -> str:
+    """``2 threads``."""
+    return f"{number} thread{'s' * (number > 1)}"
+
+
 def compare(
     name: str, partner: str, ours: Callable[[], float], theirs: Callable[[], float], unit: str
-) -> bool:
-    """Print the medians of RUNS interleaved runs; whether they are within the target."""
+) -> Row:
+    """RUNS interleaved runs of both."""
     pairs = []
     try:
         for _ in range(RUNS):
-            pairs.append((ours(), theirs()))
+            pairs.append((ours() / 1e9, theirs() / 1e9))
     except RuntimeError as error:
-        print(f"{name:34} skipped: {error}", flush=True)
-        return True
-    mine, its = (statistics.median(side) / 1e9 for side in zip(*pairs, strict=True))
-    within = abs(mine / its - 1) <= TARGET
-    verdict = "ok" if within else "differs"
-    print(f"{name:34} {mine:8.1f} {its:8.1f} {unit:8} {mine / its:6.2f} {verdict} ({partner})", flush=True)
-    return within
+        return Row(name, partner, unit, skipped=" ".join(str(error).split()))
+    mine, its = zip(*pairs, strict=True)
+    return Row(name, partner, unit, mine, its)
 
 
-def streams(subject: RoofSubject, level: str, threads: int) -> int:
-    """How many of the memory levels and patterns differ by more than the target."""
-    wrong = 0
+def streams(subject: RoofSubject, level: str, threads: int) -> Iterator[Row]:
+    """Every memory level and pattern."""
     for working_set in working_sets(cache_levels() or assumed_levels(), threads):
         for pattern, partners in STREAMS.items():
             if pattern == "copy around caches" and working_set.level_bytes:
@@ -101,14 +144,13 @@ def streams(subject: RoofSubject, level: str, threads: int) -> int:
             n_bytes, partner = working_set.thread_bytes, partners[width(level)]
             rate = subject.stream(pattern, n_bytes, threads)
             repeats = max(10 if working_set.level_bytes else 2, round(RUN_S * rate / (n_bytes * threads)))
-            wrong += not compare(
-                f"{working_set.name} {pattern}, {threads} thread{'s' * (threads > 1)}",
+            yield compare(
+                f"{working_set.name} {pattern}, {threads_of(threads)}",
                 partner,
                 lambda n=n_bytes, p=pattern, r=repeats: long_stream(subject, p, n, threads, r),
                 lambda n=n_bytes, p=partner, r=repeats: likwid(p, n * threads, threads, r, "MByte/s"),
                 "GB/s",
             )
-    return wrong
 
 
 def operations_of(kernel: str) -> int:
@@ -118,33 +160,30 @@ def operations_of(kernel: str) -> int:
     return int(operations[0])
 
 
-def peaks(subject: RoofSubject, level: str, threads: int) -> int:
-    """How many peaks differ by more than the target."""
-    wrong = 0
+def peaks(subject: RoofSubject, level: str, threads: int) -> Iterator[Row]:
+    """Every peak that likwid has a kernel for."""
     for kernel, partners in PEAKS.items():
         if kernel in subject.peak_kernels() and width(level) in partners:
             partner, rate = partners[width(level)], subject.peak(kernel, threads)
             calls = max(1, round(RUN_S * rate / threads / operations_of(kernel)))
             iterations = round(RUN_S * rate / threads / LIKWID_FLOPS_PER_BYTE / PEAK_BYTES)
-            wrong += not compare(
-                f"{kernel}, {threads} thread{'s' * (threads > 1)}",
+            yield compare(
+                f"{kernel}, {threads_of(threads)}",
                 partner,
                 lambda k=kernel, c=calls: long_peak(k, threads, c),
                 lambda p=partner, i=iterations: likwid(p, PEAK_BYTES * threads, threads, i, "MFlops/s"),
                 "GFLOP/s",
             )
-    return wrong
 
 
-def torch_below(subject: RoofSubject, threads: int) -> int:
-    """How many roofs a product of torch's exceeds by more than the target."""
+def torch_below(subject: RoofSubject, threads: int) -> Iterator[Row]:
+    """Roofs of arithmetic, and torch's products below them."""
     try:
         import torch
     except ImportError:
-        print("torch's product: skipped, torch is not installed")
-        return 0
+        yield Row("torch's product", "torch.mm", "GFLOP/s", skipped="torch is not installed")
+        return
     torch.set_num_threads(threads)
-    wrong = 0
     for name, dtype, kernels in (
         ("f32", torch.float32, ["peak_f32_fma", "peak_f32_simd"]),
         ("bf16", torch.bfloat16, ["peak_bf16_amx", "peak_bf16_dot", "peak_f32_fma"]),
@@ -152,37 +191,64 @@ def torch_below(subject: RoofSubject, threads: int) -> int:
         kernel = next((k for k in kernels if k in subject.peak_kernels()), "")
         if not kernel:
             continue
-        size = 2048
-        x = torch.from_numpy(np.random.default_rng(0).standard_normal((size, size), np.float32)).to(dtype)
-        reached, roof = 0.0, 0.0
-        for _ in range(RUNS):
+        random = np.random.default_rng(0).standard_normal((TORCH_SIZE, TORCH_SIZE), np.float32)
+        x = torch.from_numpy(random).to(dtype)
+
+        def reached(x: torch.Tensor = x) -> float:
             start = time.perf_counter()
             torch.mm(x, x)
-            reached = max(reached, 2 * size**3 / (time.perf_counter() - start))
-            roof = max(roof, subject.peak(kernel, threads))
-        verdict = "ok" if reached <= roof * (1 + TARGET) else "above the roof"
-        wrong += verdict != "ok"
-        said = f"torch {name} product, {threads} thread{'s' * (threads > 1)}"
-        print(f"{said:34} {reached / 1e9:8.1f} of {roof / 1e9:.1f} GFLOP/s {verdict} ({kernel})", flush=True)
-    return wrong
+            return 2 * TORCH_SIZE**3 / (time.perf_counter() - start)
+
+        row = compare(
+            f"{kernel}, {threads_of(threads)}",
+            f"torch.mm {name}",
+            lambda k=kernel: subject.peak(k, threads),
+            reached,
+            "GFLOP/s",
+        )
+        yield dataclasses.replace(row, at_most=True)
+
+
+def all_rows(thread_counts: list[int]) -> Iterator[Row]:
+    """Every comparison, one after the other."""
+    level = native.default_level()
+    sets = working_sets(cache_levels() or assumed_levels(), 1)
+    subject = RoofSubject(max(sets[-1].thread_bytes, CHUNK_BYTES))
+    for threads in thread_counts:
+        if shutil.which("likwid-bench"):
+            yield from streams(subject, level, threads)
+            yield from peaks(subject, level, threads)
+        else:
+            why = "there is no likwid-bench (Debian: apt-get install likwid)"
+            yield Row(f"roofs, {threads_of(threads)}", "likwid-bench", "", skipped=why)
+        yield from torch_below(subject, threads)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a record."""
+    for line in read_records(path).lines:
+        if line["kind"] == "row":
+            yield from_json(Row, line["row"])
 
 
 def main() -> int:
     """Print all comparisons; exit code 1 if one is beyond the target."""
     parser = argparse.ArgumentParser(description="Roofs beside likwid-bench and torch's products.")
     parser.add_argument("--threads", type=int, nargs="*", default=sorted({1, usable_cores()}))
+    parser.add_argument("--record", type=Path, help="keep all runs in a file")
+    parser.add_argument("--from", dest="source", type=Path, help="measure nothing: print a record")
     options = parser.parse_args()
-    level = native.default_level()
-    sets = working_sets(cache_levels() or assumed_levels(), 1)
-    subject = RoofSubject(max(sets[-1].thread_bytes, CHUNK_BYTES))
     wrong = 0
-    print(f"{'':34} {'ours':>8} {'likwid':>8} {'':8} {'ratio':>6}")
-    for threads in options.threads:
-        if shutil.which("likwid-bench"):
-            wrong += streams(subject, level, threads) + peaks(subject, level, threads)
-        else:
-            print("skipped: no likwid-bench (Debian: apt-get install likwid)")
-        wrong += torch_below(subject, threads)
+    print(f"{'':36} {'ours':>8} {'theirs':>8} {'':8} {'ratio':>5}")
+    rows = read_rows(options.source) if options.source else all_rows(options.threads)
+    with RecordWriter(options.record) if options.record else nullcontext() as writer:
+        if writer:
+            writer.write("environment", environment=environment.capture())
+        for row in rows:
+            print(row, flush=True)
+            wrong += not row.is_right
+            if writer:
+                writer.write("row", row=row)
     return int(wrong > 0)
 
 

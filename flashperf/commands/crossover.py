@@ -88,10 +88,10 @@ def crossover(
     return _show(result, folder, as_json, path)
 
 
-def parse_range(text: str | None) -> tuple[int, int | None]:
+def parse_range(text: str | None) -> tuple[int | None, int | None]:
     """``1:4096`` as two numbers. Raises UserError for anything else."""
     if text is None:
-        return 1, None
+        return None, None
     low, colon, high = text.partition(":")
     if not (colon and low.strip().isdigit() and high.strip().isdigit()):
         raise UserError(f"--range is LOW:HIGH, such as 1:4096, not {text!r}")

@@ -188,7 +188,12 @@ def show(explanation: Explanation, folder: Path, record: Path, *, as_json: bool,
         console.out("\n".join(words(explanation)), highlight=False)
     else:
         print_explanation(explanation, console)
-    for path in (record, *write_report(explanation, folder, record, warning)):
+    try:
+        written = write_report(explanation, folder, record, warning)
+    except OSError as error:
+        full = f"can't write the report to {folder}: {error.strerror}"
+        raise UserError(f"{full}{_kept(record)}", EXIT_FAILED) from error
+    for path in (record, *written):
         console.print(Text(f"wrote {path}" if path != record else f"record {path}"), soft_wrap=True)
     if warning:
         print(f"flashperf: {warning}", file=sys.stderr)

@@ -134,7 +134,7 @@ def crossover_of(
     mechanism: str,
     *,
     axis: str | None = None,
-    low: int = 1,
+    low: int | None = None,
     high: int | None = None,
     between: tuple[str, str] | None = None,
     sizes: Mapping[str, int | str] | None = None,
@@ -149,20 +149,23 @@ def crossover_of(
     """The crossover of two variants of a mechanism (default: its standard and its flash variant) along an axis.
 
     ``axis`` is an entry of AXES or a size of the mechanism; ``sizes`` fixes others than the first bench case does.
+    Without ``low`` the range begins at the least size that there is, without ``high`` it ends at the largest one up to
+    what is usual for the axis.
     Raises UserError for anything that the mechanism doesn't have or that can't run here, with what there is.
     """
     found = registry.mechanism(mechanism)
     subject = subject_of(
         mechanism, axis=axis, between=between, sizes=sizes, backend=backend, dtype=dtype, seed=seed
     )
-    end = subject.axis.default_high if high is None else high
-    _check_range(low, end, budget_s, processes)
+    first, end = _range(subject, low, high)
+    _check_range(first, end, budget_s, processes)
     for variant in (subject.a, subject.b):
-        why_not = registry.why_not(found, _case(subject, variant, low))
-        if why_not:
-            raise UserError(f"{subject.mechanism}/{variant} can't run here: {why_not}")
+        for size in (first, end):
+            why_not = registry.why_not(found, _case(subject, variant, size))
+            if why_not:
+                raise UserError(f"{subject.mechanism}/{variant} can't run here: {why_not}")
     plan = Plan(
-        (subject.a, subject.b), subject.axis.name, str(subject), low, end,
+        (subject.a, subject.b), subject.axis.name, str(subject), first, end,
         subject.mechanism, subject.backend, subject.dtype, subject.fixed,
     )  # fmt: skip
     return run(
@@ -175,6 +178,19 @@ def crossover_of(
         record=record,
         progress=progress,
     )
+
+
+def _range(subject: Subject, low: int | None, high: int | None) -> tuple[int, int]:
+    """A range as it is given; what isn't given is the least, or largest, size that both variants support."""
+
+    def exists(size: int) -> bool:
+        found = registry.mechanism(subject.mechanism)
+        return not any(registry.why_not(found, _case(subject, side, size)) for side in (subject.a, subject.b))
+
+    usual = subject.axis.default_high
+    first = low if low is not None else next((n for n in range(1, usual) if exists(n)), 1)
+    end = high if high is not None else next((n for n in range(usual, first, -1) if exists(n)), usual)
+    return first, end
 
 
 def _case(subject: Subject, variant: str, value: int) -> Any:

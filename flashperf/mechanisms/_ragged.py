@@ -9,15 +9,20 @@ from flashperf.errors import UserError
 _SPREAD = 1.0  # of the logarithm of a length: requests of a chat or sentences of a corpus vary about as much
 
 
+def impossible(count: int, total: int, longest: int) -> str:
+    """Why no ``lengths`` exist for these; empty if they do."""
+    if longest + count - 1 <= total <= count * longest:
+        return ""
+    return f"{count} sequences of 1 to {longest} can't have {total} elements, one of them the longest"
+
+
 def lengths(seed: int, count: int, total: int, longest: int) -> np.ndarray:
     """``count`` lengths, int64, each at least 1, of log-normal spread: they sum to ``total``, one is ``longest``.
 
     Raises UserError if no such lengths exist.
     """
-    if not longest + count - 1 <= total <= count * longest:
-        raise UserError(
-            f"{count} sequences of 1 to {longest} can't have {total} elements, one of them the longest"
-        )
+    if problem := impossible(count, total, longest):
+        raise UserError(problem)
     rng = np.random.default_rng([seed, count, total, longest])
     weights = rng.lognormal(0.0, _SPREAD, count)
     first = int(weights.argmax())

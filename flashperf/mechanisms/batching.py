@@ -124,6 +124,11 @@ def tolerance(case: Case) -> Tolerance:
     return _products.product_tolerance(case["k"], "f32", "f32")
 
 
+def supports(case: Case) -> str:
+    """Sequences of such lengths must exist."""
+    return _ragged.impossible(case["sequences"], case["rows"], case["longest"])
+
+
 def _sizes(*sizes: tuple[int, int, int, int, int]) -> list[dict[str, int | str]]:
     names = ("sequences", "rows", "longest", "k", "n")
     return [dict(zip(names, size, strict=True)) for size in sizes]
@@ -147,4 +152,5 @@ MECHANISM = Mechanism(
     ideal_bytes=ideal_bytes,
     tolerance=tolerance,
     bind={"cpu": bind_cpu, "cuda": binder("cuda", "batching"), "triton": binder("triton", "batching")},
+    supports=supports,
 )

@@ -63,12 +63,12 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
 
 
 def supports(case: Case) -> str:
-    """Binding a thread to a core is Linux's; a pool has an end."""
+    """Binding a thread to a core is Linux's; a pool has an end; rows of such lengths must exist."""
     if case["threads"] > MOST_THREADS:
         return f"pinning starts at most {MOST_THREADS} threads, not {case['threads']}"
     if case.variant.startswith("pinned") and not sys.platform.startswith("linux"):
         return f"threads are not bound to cores on {sys.platform}"
-    return ""
+    return _ragged.impossible(case["rows"], case["values"], case["longest"])
 
 
 def cost(case: Case) -> Cost:

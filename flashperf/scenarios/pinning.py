@@ -39,6 +39,7 @@ from flashperf.timers import calibrate
 from flashperf.workers import Worker
 
 WORKERS = 6
+LEAST_WORKERS = 2  # of every condition, also where the budget has ended: no interval comes from one
 MOST_ROUNDS = 6
 _SIZES = {"rows": 512, "values": 1 << 22, "longest": 1 << 16}
 #: Long enough that a block takes more time than a period of the scheduler's quota.
@@ -125,11 +126,11 @@ def _turns(
     condition: str,
     until_left_s: float,
 ) -> None:
-    """Blocks of every pair in every process, at least one, then more until so many seconds are left."""
+    """Blocks of every pair in every process, in LEAST_WORKERS at least, until so many seconds are left."""
     rng = np.random.default_rng((run.seed, len(condition)))
     for number in range(MOST_ROUNDS):
-        for position in rng.permutation(len(workers)):
-            if number and run.left_s < until_left_s:
+        for turn, position in enumerate(rng.permutation(len(workers))):
+            if (number or turn >= LEAST_WORKERS) and run.left_s < until_left_s:
                 return
             worker = workers[position]
             for index in rng.permutation(len(pairs)):
