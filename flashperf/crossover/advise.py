@@ -11,7 +11,6 @@ from pathlib import Path
 from flashperf import registry
 from flashperf.advice import SCHEMA, Rule
 from flashperf.crossover import CrossoverResult, crossover_of, subject_of
-from flashperf.crossover.axes import case_at
 from flashperf.crossover.result import advice_words
 from flashperf.errors import UserError
 from flashperf.progress import ProgressSink
@@ -91,10 +90,6 @@ def _one(
     record: Path | None,
     progress: ProgressSink | None,
 ) -> CrossoverResult:
-    subject = subject_of(mechanism.name, sizes=words, backend=backend)
-    why_not = registry.why_not(mechanism, case_at(mechanism, subject.b, subject, 1))
-    if why_not:
-        raise UserError(why_not)
     return crossover_of(
         mechanism.name,
         sizes=words,
