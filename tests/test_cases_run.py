@@ -91,6 +91,17 @@ def test_the_budget_ends_the_run_and_what_was_measured_is_kept(
     assert report.results[1].outcome.why == "the budget ended before it"
 
 
+def test_a_budget_that_ends_while_preparing_ends_the_preparing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report, _ = measured(monkeypatch, tmp_path, ["A4"], budget_s=3.0, slow_clock=True)
+    assert report.stopped == "budget"
+    assert report.results[0].outcome.why == "the budget ended before it"
+    assert (tmp_path / "record.jsonl").read_text().count(
+        '"kind": "prepared"'
+    ) == run.WORKERS  # of three pairs
+
+
 def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls = {"n": 0}
     block = ScriptedWorker._block

@@ -108,6 +108,9 @@ class CasesRun:
     def _blocks(self, case: OpenCase, workers: Sequence[Worker]) -> None:
         pairs = []
         for n, (point, path) in enumerate(case.pairs()):
+            if self.deadline.left_s <= 0:
+                self.stopped = "budget"
+                return
             if self._prepare(case, workers, point, path):
                 pairs.append((point, path))
             elif (point, path) == (case.headline, case.optimised):
