@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +105,23 @@ def test_the_background_thread_runs_sequences_to_their_end() -> None:
     begin, end = thread.span_ns()
     assert end >= begin > 0
     assert threading.active_count() == before, "it is no Python thread"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are bound to cores on Linux alone")
+def test_the_background_thread_keeps_off_its_callers_core() -> None:
+    cores, tasks = os.sched_getaffinity(0), Path("/proc/self/task")
+    if len(cores) < 2:
+        pytest.skip("one core only: there is no other to go to")
+    before = {task.name for task in tasks.iterdir()}
+    thread = native.Background()
+    (made,) = {task.name for task in tasks.iterdir()} - before
+    try:
+        for core in sorted(cores)[:2]:
+            os.sched_setaffinity(0, {core})
+            thread.submit(native.Sequence([]))
+            assert os.sched_getaffinity(int(made)) == cores - {core}
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def test_fresh_pages_are_zeros_and_fault_again() -> None:

@@ -5,6 +5,11 @@
 #include <pybind11/pybind11.h>
 #include <time.h>
 
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -62,10 +67,17 @@ struct Sequence {
 };
 
 // Runs sequences on a thread of its own, one after the other, while the caller goes on: what a copy engine
-// with a stream is on a GPU. Between two of them the thread sleeps.
+// with a stream is on a GPU. Between two of them the thread sleeps. It is kept off the caller's core, where
+// there are others: Linux likes to wake a thread where its waker runs, and there it would wait until the
+// caller does.
 class Background {
  public:
-  Background() : thread_([this] { serve(); }) {}
+  Background() : thread_([this] { serve(); }) {
+#if defined(__linux__)
+    CPU_ZERO(&allowed_);
+    if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+#endif
+  }
   Background(const Background&) = delete;
   ~Background() {
     {
@@ -84,6 +96,7 @@ class Background {
       wait();
     }
     held_ = std::move(sequence);
+    leave_callers_core();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       pending_ = held_.cast<const Sequence*>();
@@ -101,6 +114,18 @@ class Background {
   std::pair<int64_t, int64_t> span_ns() const { return {began_ns_, ended_ns_}; }
 
  private:
+  // Binds the thread to the allowed cores but the caller's: a system call when the caller has moved, no other
+  // time.
+  void leave_callers_core() {
+#if defined(__linux__)
+    const int core = sched_getcpu();
+    if (core < 0 || core == left_ || CPU_COUNT(&allowed_) < 2) return;
+    cpu_set_t others = allowed_;
+    CPU_CLR(core, &others);
+    if (pthread_setaffinity_np(thread_.native_handle(), sizeof others, &others) == 0) left_ = core;
+#endif
+  }
+
   void serve() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
@@ -125,6 +150,10 @@ class Background {
   const Sequence* pending_ = nullptr;
   bool busy_ = false, stop_ = false;
   int64_t began_ns_ = 0, ended_ns_ = 0;
+#if defined(__linux__)
+  cpu_set_t allowed_;
+  int left_ = -1;  // the core that the thread keeps off
+#endif
   std::thread thread_;  // last: it starts when the rest is there
 };
 
