@@ -9,12 +9,14 @@ Only the standard library is needed.
 from __future__ import annotations
 
 import json
+import operator
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flashperf.errors import UserError
+from flashperf.processor import cpu_model
 from flashperf.suggest import unknown_name
 
 SCHEMA = 1
@@ -26,7 +28,7 @@ class Rule:
 
     axis: its name; keys: the sizes that it stands for. use[0] below thresholds[0], use[1] from there on, and so
     on. low and high: the sizes that were measured; beyond them the nearest is taken. decided: False where it could
-    not be told; ``use`` is then the standard variant.
+    not be told; ``use`` is then the standard variant. note: what cut the range short, if anything did.
     """
 
     mechanism: str
@@ -41,6 +43,17 @@ class Rule:
     use: tuple[str, ...]
     decided: bool
     words: str = ""
+    note: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What to use, and what cut the range short."""
+        return "; ".join(filter(None, (self.words, self.note)))
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """The names under which ``choose`` of a table takes the size."""
+        return tuple(dict.fromkeys((self.axis, *self.keys)))
 
     @property
     def title(self) -> str:
@@ -48,7 +61,7 @@ class Rule:
         return " ".join([self.mechanism, *(value for value in self.fixed.values() if isinstance(value, str))])
 
     def choose(self, size: int) -> str:
-        """The variant for a size on the axis."""
+        """The variant for a size on the axis; beyond what was measured, as at the nearest size that was."""
         return self.use[bisect_right(self.thresholds, size)]
 
 
@@ -56,12 +69,14 @@ class Rule:
 class AdviceTable:
     """The rules of one machine.
 
-    device: the processor that they were measured on; left_out: mechanisms without a rule, and why
+    device: the processor that they were measured on; left_out: mechanisms without a rule, and why; busy: why the
+    machine was busy then, "" where it wasn't
     """
 
     device: str
     rules: tuple[Rule, ...]
     left_out: tuple[tuple[str, str], ...] = ()
+    busy: str = ""
 
     def rule(
         self, mechanism: str, *, backend: str | None = None, dtype: str | None = None, **sizes: Any
@@ -79,8 +94,13 @@ class AdviceTable:
         for rule in known:
             if backend in (None, rule.backend) and dtype in (None, rule.dtype) and _agrees(rule, sizes):
                 return rule
-        having = "; ".join(f"{r.backend} {r.dtype} {r.fixed} by {r.axis}" for r in known)
-        raise UserError(f"no advice on {mechanism} for {sizes}; there is: {having}")
+        asked = ", ".join(
+            f"{name}={value}"
+            for name, value in {**sizes, "backend": backend, "dtype": dtype}.items()
+            if value
+        )
+        having = "; ".join(f"{r.backend} {r.dtype} {r.fixed} by {' or '.join(r.axis_names)}" for r in known)
+        raise UserError(f"no advice on {mechanism} for {asked or 'no size'}; there is: {having}")
 
     def choose(
         self, mechanism: str, *, backend: str | None = None, dtype: str | None = None, **sizes: Any
@@ -90,18 +110,42 @@ class AdviceTable:
         The size along the rule's axis must be among ``sizes``, under the axis's name or that of the size.
         """
         rule = self.rule(mechanism, backend=backend, dtype=dtype, **sizes)
-        return rule.choose(next(sizes[name] for name in (rule.axis, *rule.keys) if name in sizes))
+        size = next(sizes[name] for name in rule.axis_names if name in sizes)
+        try:
+            return rule.choose(operator.index(size))
+        except TypeError:
+            raise UserError(f"{rule.axis} is a whole number, not {size!r}") from None
 
 
 def _agrees(rule: Rule, sizes: dict[str, Any]) -> bool:
-    words = (
+    if not any(name in sizes for name in rule.axis_names) or not sizes.keys() <= {
+        *rule.axis_names,
+        *rule.fixed,
+    }:
+        return False
+    return all(
         rule.fixed[name] == value for name, value in sizes.items() if isinstance(rule.fixed.get(name), str)
     )
-    return any(name in sizes for name in (rule.axis, *rule.keys)) and all(words)
 
 
-def advice(path: str | Path) -> AdviceTable:
-    """Load a file of ``flashperf advise``. Raises UserError, naming the file, if it isn't one."""
+def advice(path: str | Path, *, any_machine: bool = False) -> AdviceTable:
+    """Load a file of ``flashperf advise``.
+
+    any_machine: also take what was measured on another processor, for reading rather than for choosing by it.
+
+    Raises UserError, naming the file, if it isn't one, or if it is of another processor.
+    """
+    table = _read(path)
+    here = cpu_model()
+    if not any_machine and table.rules and table.device != here:
+        raise UserError(
+            f"{path} was measured on {table.device or 'an unknown processor'}, and this is {here}: "
+            "run flashperf advise here, or load it with any_machine=True"
+        )
+    return table
+
+
+def _read(path: str | Path) -> AdviceTable:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,7 +158,8 @@ def advice(path: str | Path) -> AdviceTable:
         raise UserError(f"{path} has schema {data.get('schema')!r}; this flashperf reads {SCHEMA}")
     try:
         left_out = tuple((str(name), str(why)) for name, why in data.get("left_out", ()))
-        return AdviceTable(str(data["device"]), tuple(_rule(item) for item in data["rules"]), left_out)
+        rules = tuple(_rule(item) for item in data["rules"])
+        return AdviceTable(str(data["device"]), rules, left_out, str(data.get("busy", "")))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__} {error}") from error
 

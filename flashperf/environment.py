@@ -16,6 +16,7 @@ import numpy as np
 
 from flashperf import native
 from flashperf.disturbance import cgroup_files
+from flashperf.processor import cpu_model as cpu_model
 from flashperf.records import Environment
 from flashperf.timers import SYSTEM_CLOCK, resolution_s
 
@@ -66,14 +67,6 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def cpu_model(root: Path = Path("/")) -> str:
-    """The processor's name as the kernel gives it, else its architecture."""
-    match = re.search(
-        r"^(?:model name|Hardware|cpu model)\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE
-    )
-    return " ".join(match.group(1).split()) if match else platform.machine()
 
 
 def isa(root: Path = Path("/")) -> tuple[str, ...]:

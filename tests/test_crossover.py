@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -229,6 +231,24 @@ def test_the_rule_is_python_that_chooses_what_the_parts_say() -> None:
             chosen: dict[str, Any] = {}
             exec(result.rule, {"rows": rows}, chosen)
             assert chosen["variant"] == [part.use for part in result.parts if part.first <= rows][-1]
+
+
+def test_the_rule_is_cpp_that_chooses_what_the_parts_say(tmp_path: Path) -> None:
+    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    sizes = (1, 9, 10, 100, 211, 212, 600, 1000)
+    results = [result_of(finding) for finding in (ONE, TWICE, NONE)]
+    loop = "for (int rows : {%s}) { %s (void)rows; std::puts(variant); }"
+    body = "\n".join(loop % (", ".join(map(str, sizes)), result.rule_cpp) for result in results)
+    source = tmp_path / "rule.cpp"
+    source.write_text(f"#include <cstdio>\n#include <initializer_list>\nint main() {{\n{body}\n}}\n")
+    subprocess.run([compiler, "-Wall", "-Werror", str(source), "-o", str(tmp_path / "rule")], check=True)
+    said = subprocess.run([str(tmp_path / "rule")], check=True, capture_output=True, text=True).stdout
+    wanted = [
+        [part.use for part in result.parts if part.first <= rows][-1] for result in results for rows in sizes
+    ]
+    assert said.split() == wanted
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import flashperf
 ROOT = Path(__file__).resolve().parent.parent
 #: Lowest first; a module may import its own layer and those before it.
 LAYERS: dict[str, str] = {
-    "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus",
+    "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus processor",
     "found and timed": (
         "native signature beside isa registry backends environment disturbance energy memory timers measure "
         "problem blocks store compare comparing worker workers progress deadline noise emulator emulator_build "

@@ -11,6 +11,7 @@ import pytest
 
 from flashperf import cli, native
 from flashperf.crossover.axes import AXES
+from flashperf.processor import cpu_model
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOFLINE = (ROOT / "docs" / "roofline.md").read_text()
@@ -47,7 +48,7 @@ def test_the_advice_of_the_crossover_page_is_how_it_is_called(tmp_path: Path) ->
         '"keys": ["rows"], "low": 1, "high": 9, "thresholds": [], "use": ["fused"], "decided": true, "words": "w"}'
     )
     path = tmp_path / "advice.json"
-    path.write_text(f'{{"program": "flashperf advise", "schema": 1, "device": "x", "rules": [{rule}]}}')
+    path.write_text(f'{{"program": "flashperf advise", "schema": 1, "device": "{cpu_model()}", "rules": [{rule}]}}')
     asked = code.replace("flashperf-out/.../advice.json", str(path)).replace(
         "table.choose", "chosen = table.choose"
     )

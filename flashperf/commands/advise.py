@@ -28,7 +28,8 @@ def advise(
     backend: Annotated[str, typer.Option(metavar="NAME", help="Where kernels run.")] = "cpu",
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall time for all of them.")] = 300.0,
     high: Annotated[
-        int | None, typer.Option(metavar="N", help="The largest size to look at [1024 or 4096].")
+        int | None,
+        typer.Option(metavar="N", help="The largest size to look at [what is usual for the axis]."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for files [default: flashperf-out/TIME].")
@@ -36,16 +37,19 @@ def advise(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Measure nothing: print an advice.json.", show_default=False
+            "--from",
+            metavar="PATH",
+            help="Measure nothing: print an advice.json, or find it again from a folder of records.",
+            show_default=False,
         ),
     ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Say which variant to use from which size on.
 
-    Runs ``flashperf crossover`` on the standard and the flash variant of every mechanism, prints the table, and
-    writes advice.json, which flashperf.advice(path).choose(mechanism, rows=...) reads. Exit codes: 0 done, 3 nothing
-    could be told, 130 interrupted (what was measured is kept and printed).
+    Runs ``flashperf crossover`` on the standard and the flash variant of every mechanism (batching: packed and
+    padded), prints the table, and writes advice.json, which flashperf.advice(path).choose(mechanism, rows=...) reads.
+    Exit codes: 0 done, 3 nothing could be told, 130 interrupted (what was measured is kept and printed).
     """
     from flashperf.crossover.advise import INTERRUPTED, write_advice
     from flashperf.crossover.advise import advise as find
@@ -57,13 +61,18 @@ def advise(
         raise UserError(f"crossovers are measured on the cpu backend so far, not on {backend}")
     chosen = [mechanism(name).name for name in mechanisms or names()]
     folder = out or fresh_folder(OUTPUT)
+    path = folder / ADVICE
     with open_progress(quiet) as progress:
-        found = find(chosen, backend=backend, budget_s=budget, high=high, folder=folder, progress=progress)
-    path = write_advice(found, folder / ADVICE)
-    show(read_advice(path))
-    busy = next((a.result.environment.busy_reason for a in found if a.result), "")
-    if busy:
-        print(f"the machine was busy: {busy}")
+        found = find(
+            chosen,
+            backend=backend,
+            budget_s=budget,
+            high=high,
+            folder=folder,
+            progress=progress,
+            finished=lambda found: write_advice(found, path),
+        )
+    show(read_advice(write_advice(found, path), any_machine=True))
     print(f"wrote {path}")
     if any(a.why_not == INTERRUPTED for a in found):
         return EXIT_INTERRUPTED
@@ -72,9 +81,16 @@ def advise(
 
 def _again(source: Path, mechanisms: list[str]) -> int:
     """Print what an earlier run found, of some mechanisms or of all."""
+    from flashperf.crossover.advise import again, write_advice
+
     if mechanisms:
         raise UserError("--from prints the whole file; leave the mechanisms out")
-    show(read_advice(source))
+    if not source.is_dir():
+        show(read_advice(source, any_machine=True))
+        return EXIT_OK
+    path = write_advice(again(source), source / ADVICE)
+    show(read_advice(path, any_machine=True))
+    print(f"wrote {path}")
     return EXIT_OK
 
 
@@ -89,10 +105,12 @@ def show(advice: AdviceTable) -> None:
     for column in ("mechanism", "by", "on this machine use"):
         made.add_column(column)
     for rule in advice.rules:
-        made.add_row(rule.title, f"{rule.axis} {rule.low}-{rule.high}", rule.words)
+        made.add_row(rule.title, f"{rule.axis} {rule.low}-{rule.high}", rule.sentence)
     for title, why in advice.left_out:
         made.add_row(title, "", f"not measured: {why}")
     console = console_for(sys.stdout)
     if advice.device:
         console.print(advice.device, highlight=False)
     console.print(made, width=min(console.width, _WIDTH))
+    if advice.busy:
+        console.print(f"the machine was busy: {advice.busy}", highlight=False, soft_wrap=True)

@@ -33,7 +33,10 @@ def crossover(
         typer.Option(metavar="NAME", help="rows, cols, depth, length, steps, or a size of the mechanism."),
     ] = None,
     span: Annotated[
-        str | None, typer.Option("--range", metavar="LOW:HIGH", help="Sizes between which to look [1:4096].")
+        str | None,
+        typer.Option(
+            "--range", metavar="LOW:HIGH", help="Sizes to look between [1:4096; elements 1:1048576]."
+        ),
     ] = None,
     between: Annotated[
         tuple[str, str] | None,

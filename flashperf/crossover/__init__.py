@@ -28,11 +28,13 @@ __all__ = [
     "CrossoverResult",
     "Finding",
     "Plan",
+    "Subject",
     "axis_of",
     "crossover",
     "crossover_of",
     "find",
     "replay",
+    "subject_of",
 ]
 
 BUDGET_S = 60.0

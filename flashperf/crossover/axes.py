@@ -22,6 +22,8 @@ AXES: Mapping[str, tuple[str | tuple[str, ...], ...]] = {
 DEFAULT_ORDER = ("length", "rows", "steps", "elements")
 #: Work that grows with the square of an axis would take minutes at its far end.
 DEFAULT_HIGH, DEFAULT_HIGH_SQUARED = 4096, 1024
+#: Single elements: 4,096 of them are 16 kB, and what caches and page faults cost would never be seen.
+DEFAULT_HIGH_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Axis:
     @property
     def default_high(self) -> int:
         """Where a range ends unless one is given."""
+        if self.name == "elements":
+            return DEFAULT_HIGH_ELEMENTS
         return DEFAULT_HIGH if len(self.keys) == 1 else DEFAULT_HIGH_SQUARED
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flashperf.crossover.finder import Crossing, Finding
@@ -84,7 +85,12 @@ class CrossoverResult:
     @property
     def rule(self) -> str:
         """The rule as a line of Python; empty where there is none."""
-        return _rule(self)
+        return _rule(self, repr, "variant = {choice}", "{use} if {axis} < {size} else {rest}")
+
+    @property
+    def rule_cpp(self) -> str:
+        """The rule as a line of C++; empty where there is none."""
+        return _rule(self, json.dumps, "const char* variant = {choice};", "{axis} < {size} ? {use} : {rest}")
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -128,14 +134,14 @@ def _where(crossing: Crossing, axis: str) -> str:
     return f"between {axis} = {crossing.low} and {crossing.high}"
 
 
-def _rule(result: CrossoverResult) -> str:
+def _rule(result: CrossoverResult, quoted: Callable[[str], str], statement: str, test: str) -> str:
     parts = result.parts
     if not parts:
         return ""
-    text = repr(parts[-1].use)
+    text = quoted(parts[-1].use)
     for part, after in zip(parts[-2::-1], parts[:0:-1], strict=True):
-        text = f"{part.use!r} if {result.axis} < {after.first} else {text}"
-    return f"variant = {text}"
+        text = test.format(axis=result.axis, size=after.first, use=quoted(part.use), rest=text)
+    return statement.format(choice=text)
 
 
 def advice_words(result: CrossoverResult) -> str:
@@ -160,6 +166,7 @@ def lines(result: CrossoverResult) -> Iterator[str]:
     if result.rule:
         yield f"  use {advice_words(result)}"
         yield f"  in code: {result.rule}"
+        yield f"  in C++:  {result.rule_cpp}"
     for name, fit in zip(result.names, result.fits or (), strict=False):
         yield f"  {name}: {cost_words(fit, result.axis)}"
     yield (
