@@ -2,15 +2,18 @@
 
 ``python bench/dispatch_cost.py [--elements N] [--repeats R]``. ``planned`` is a native replay, ``issued`` the same
 bound calls from Python, ``eager`` checks and binds each call anew, ``torch`` is ``torch.add(out=)`` where torch is
-installed. b minus that of planned is the cost of a dispatch. One thread; the fastest of R samples of each length.
+installed. b minus that of planned is the cost of a dispatch. One thread; R rounds, in each of which every chain takes
+its turn; a line is fitted to each round, and intervals are over rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+from rounds import NOTE, in_turns, with_interval
 
 from flashperf import registry
 from flashperf.measure import bind_case
@@ -47,18 +50,11 @@ def torch_chains(elements: int) -> list[Callable[[], Any]]:
     return [chain(ops) for ops in LENGTHS]
 
 
-def fastest_s(run: Callable[[], Any], repeats: int) -> float:
-    """Seconds of one call: the fastest sample, of as many calls as take half a millisecond."""
-    begin = time.perf_counter()
-    run()
-    calls = max(1, round(500e-6 / max(time.perf_counter() - begin, 1e-7)))
-    samples = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            run()
-        samples.append((time.perf_counter() - begin) / calls)
-    return min(samples)
+def fits(runs: dict[str, list[Callable[[], Any]]], rounds: int) -> dict[str, list[LineFit]]:
+    """A line per round for every variant; the chains of all variants take turns."""
+    seconds = in_turns([run for chain in runs.values() for run in chain], rounds)
+    seconds = seconds.reshape(rounds, len(runs), len(LENGTHS))
+    return {name: [fit_line(LENGTHS, row) for row in seconds[:, number]] for number, name in enumerate(runs)}
 
 
 def main() -> None:
@@ -67,18 +63,21 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=192, help="of each operator")
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
-    found: dict[str, LineFit] = {}
-    for variant in ("planned", "issued", "eager", "torch"):
-        runs = torch_chains(options.elements) if variant == "torch" else chains(variant, options.elements)
-        if runs:
-            times = [fastest_s(run, options.repeats) for run in runs]
-            found[variant] = fit_line(LENGTHS, times)
-    print(f"operators on {options.elements} elements, chains of {', '.join(map(str, LENGTHS))}")
-    print(f"{'':10}{'a':>12}{'b per op':>12}{'residual':>12}{'dispatch':>12}")
-    for variant, fit in found.items():
-        dispatch = fit.b_s - found["planned"].b_s
-        values = (fit.a_s, fit.b_s, fit.residual_s, dispatch)
-        print(f"{variant:10}" + "".join(f"{1e6 * value:>9.3f} µs" for value in values))
+    if options.repeats < 2:
+        parser.error("--repeats must be at least 2: an interval comes from what differs between rounds")
+    runs = {variant: chains(variant, options.elements) for variant in ("planned", "issued", "eager")}
+    runs |= {"torch": chain} if (chain := torch_chains(options.elements)) else {}
+    found = fits(runs, options.repeats)
+    per_op = {variant: np.array([fit.b_s for fit in lines]) for variant, lines in found.items()}
+    print(f"operators on {options.elements} elements, chains of {', '.join(map(str, LENGTHS))}; µs")
+    print(f"{'':10}{'a':>30}{'b per operator':>30}{'residual':>12}{'dispatch':>30}")
+    for variant, lines in found.items():
+        values = (np.array([fit.a_s for fit in lines]), per_op[variant])
+        row = "".join(f"{with_interval(value, 1e6):>30}" for value in values)
+        residual = f"{1e6 * np.mean([fit.residual_s for fit in lines]):.3f}"
+        dispatch = with_interval(per_op[variant] - per_op["planned"], 1e6) if variant != "planned" else "-"
+        print(f"{variant:10}{row}{residual:>12}{dispatch:>30}")
+    print(NOTE)
     if "torch" not in found:
         print("torch: not installed")
 

@@ -9,6 +9,8 @@ are real (``rows``); ``Cost.flops`` over 2 k n is how many a variant multiplies.
 - padded: all sequences padded to the longest, and the real rows picked out of the result (``pad_input`` and
   ``unpad_input`` in FlashAttention's ``bert_padding``)
 - single: one product per sequence, as with ``batch_size=1``
+
+``bench/real_tokens.py`` prints the time per real row and the share of rows that are real for batches of 1 to 64.
 """
 
 from __future__ import annotations
@@ -143,7 +145,12 @@ MECHANISM = Mechanism(
     flash="padded",
     dtypes=("f32",),
     test_sizes=_sizes((1, 1, 1, 1, 1), (3, 11, 7, 20, 36), (5, 40, 19, 19, 33), (4, 100, 70, 8, 12)),
-    bench_sizes=_sizes((32, 1024, 128, 192, 576), (8, 64, 16, 512, 512)),
+    bench_sizes=_sizes(
+        (32, 1024, 128, 192, 576),
+        (8, 64, 16, 512, 512),
+        (1, 64, 64, 192, 576),
+        (64, 2048, 64, 192, 576),
+    ),
     gpu_bench_sizes=_sizes((64, 32768, 2048, 1024, 1024), (64, 1024, 64, 1024, 1024)),
     make_inputs=make_inputs,
     outputs=outputs,

@@ -6,7 +6,7 @@ A chain of ``ops`` operators over n elements, z = y + x: each adds x / ops.
 - issued: the same bound calls, each issued from Python
 - eager: every call checked and bound anew from Python before it runs, as eager mode dispatches
 
-``bench/dispatch_cost.py`` fits t = a + b ops: b is the cost of an operator's dispatch.
+``bench/dispatch_cost.py`` fits t = a + b ops, with intervals: b is the cost of an operator's dispatch.
 """
 
 from __future__ import annotations

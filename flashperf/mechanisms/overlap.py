@@ -3,8 +3,8 @@
 The same products as in transfer, weights streamed layer by layer.
 
 - serial: copied, then multiplied with
-- overlapped: copied by a second thread while the layer before is multiplied, into two buffers in turn; two
-  CUDA streams and an event
+- overlapped: copied by a second thread, on another core where there is one, while the layer before is multiplied,
+  into two buffers in turn; two CUDA streams and an event
 
 The more rows share a weight, the more work there is to each byte: ``bench/overlap_fraction.py`` prints the
 fraction of the copies that is hidden against rows, and from how much work per byte on it is nearly all.

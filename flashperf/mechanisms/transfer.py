@@ -6,7 +6,8 @@ y[l] = x @ w[l] for every layer l.
 - streamed: a layer's weights are copied in, then multiplied with; ``cpu_offload`` of accelerate
 - streamed_tiles: the same, 64 KiB at a time
 
-On a CPU both sides are the same memory: a stand-in for a link between host and device.
+``bench/transfer_rates.py`` prints the bytes brought in and their effective rate by layer, by tile and overlapped. On
+a CPU both sides are the same memory: a stand-in for a link between host and device.
 """
 
 from __future__ import annotations
