@@ -12,6 +12,7 @@ from flashperf.crossover.finder import (
     Finding,
     Measure,
     OutOfTime,
+    _stretched,
     find,
     interval,
     scan_sizes,
@@ -212,3 +213,31 @@ def test_findings_do_not_depend_on_anything_but_the_numbers() -> None:
         return find(measured(lambda n: 0.3 * np.log(n / 50), seed=1), 1, 4096)
 
     assert once() == once()
+
+
+def test_a_jump_in_the_cost_lies_in_the_interval() -> None:
+    """As at the edge of a cache or a tile: no quadratic follows it, and a fit alone misses most of them."""
+    rng = np.random.default_rng(3)
+    right, resolved = 0, 0
+    for seed in range(60):
+        edge = math.exp(rng.uniform(math.log(20), math.log(1500)))
+        below, above = rng.uniform(0.05, 0.6, 2)
+        jump = measured(lambda n, e=edge, b=below, a=above: np.where(n < e, -b, a), seed=seed)  # type: ignore[misc]
+        (crossing,) = find(jump, 1, 4096).crossings
+        right += crossing.low <= edge <= crossing.high
+        resolved += crossing.resolved
+    assert right >= 57
+    assert resolved >= 20
+
+
+def test_a_size_on_the_wrong_side_of_the_fit_stretches_the_interval() -> None:
+    x = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    signs = np.array([-9.0, -9.0, -9.0, 9.0, 9.0])
+    assert _stretched((0.4, 0.5, 0.6), x, signs, 2.4, False) == (0.4, 0.5, 0.6)
+    assert _stretched((0.4, 0.5, 0.6), x, signs, 2.4, True) == (0.0, 0.5, 1.0)
+    assert _stretched((-1.6, -1.5, -1.4), x, signs, 2.4, False) == (-1.6, 0.5, 1.0)
+    assert _stretched((1.4, 1.5, 1.6), x, signs, 2.4, False) == (0.0, 0.5, 1.6)
+    mixed = np.array([-9.0, 9.0, 0.0, -9.0, 9.0])
+    assert _stretched((0.4, 0.5, 0.6), x, mixed, 2.4, False) == (-2.0, 0.5, 2.0)
+    for nowhere in (np.full(5, -9.0), np.full(5, 9.0), -signs):
+        assert _stretched((-0.1, 0.0, 0.1), x, nowhere, 2.4, False) is None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import keyword
+import math
+import operator
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,6 +42,8 @@ __all__ = [
 
 BUDGET_S = 60.0
 LEAST_WORKERS = 4
+#: Floating point, in which sizes are spaced, holds every whole number up to here.
+LARGEST = 2**53
 
 
 def crossover(
@@ -71,10 +76,14 @@ def crossover(
     processes: at least 4; 8 is what the method was tested with
     record:    a new file that keeps every block; ``flashperf crossover --from FILE`` reads it back
 
-    Raises WrongResult if a or b is wrong at some size, and flashperf.errors.UserError for bad input.
+    Raises flashperf.errors.UserError for bad input, and, with the size, if a or b is wrong there or raises.
     """
     transport.stop_if_loading()
-    _check_range(low, high, budget_s, processes)
+    low, high = _check_range(low, high, budget_s, processes)
+    if not (isinstance(axis, str) and axis.isidentifier() and not keyword.iskeyword(axis)):
+        raise UserError(
+            f"axis is the name of a variable in the rule for your code, such as rows, not {axis!r}"
+        )
     for what, value in (("a", a), ("b", b), ("inputs", inputs)):
         if not callable(value):
             raise UserError(
@@ -123,13 +132,24 @@ def _takes_two(inputs: Callable[..., Any]) -> bool:
     return len([p for p in needed if p.default is p.empty]) >= 2
 
 
-def _check_range(low: int, high: int, budget_s: float, processes: int) -> None:
-    if not (isinstance(low, int) and isinstance(high, int) and 1 <= low < high):
-        raise UserError(f"a range is two whole numbers, 1 or more, the first smaller: not {low}:{high}")
-    if not budget_s > 0:
-        raise UserError(f"the budget is {budget_s:g} s, must be positive")
-    if processes < LEAST_WORKERS:
+def _check_range(low: int, high: int, budget_s: float, processes: int) -> tuple[int, int]:
+    """The range as Python's own integers."""
+    wrong = f"a range is two whole numbers, 1 or more, the first smaller: not {low}:{high}"
+    if isinstance(low, bool) or isinstance(high, bool):
+        raise UserError(wrong)
+    try:
+        first, last = operator.index(low), operator.index(high)
+    except TypeError:
+        raise UserError(wrong) from None
+    if not 1 <= first < last:
+        raise UserError(wrong)
+    if last > LARGEST:
+        raise UserError(f"a size is at most {LARGEST:,}, not {last:,}")
+    if isinstance(budget_s, str) or not 0 < budget_s < math.inf:
+        raise UserError(f"the budget is {budget_s} s, must be positive")
+    if not isinstance(processes, int) or processes < LEAST_WORKERS:
         raise UserError(f"an interval needs {LEAST_WORKERS} processes or more, not {processes}")
+    return first, last
 
 
 def crossover_of(

@@ -18,7 +18,7 @@ from flashperf.crossover.result import CrossoverResult
 from flashperf.errors import EXIT_FAILED, UserError
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.store import RecordWriter, from_json
-from flashperf.workers import Worker, WorkerPool
+from flashperf.workers import Worker, WorkerError, WorkerPool
 
 WORKERS = 8
 SCAN_SHARE = 0.6  # of the time: what the scan may use before it stops at a smaller size
@@ -88,8 +88,11 @@ class Session:
 
     def _prepare(self, size: int) -> None:
         """The first worker checks both sides; only when they are right do the others bind them."""
-        for number, worker in enumerate(self.workers):
-            worker.call("prepare_size", size=size, check=number == 0)
+        try:
+            for number, worker in enumerate(self.workers):
+                worker.call("prepare_size", size=size, check=number == 0)
+        except WorkerError as error:
+            raise type(error)(f"at size {size}: {error}") from error
 
     def _block_of_each(self, stage: int, size: int) -> None:
         for number, worker in enumerate(self.workers):

@@ -199,7 +199,8 @@ def interval(x: np.ndarray, blocks: np.ndarray, sign_below: int) -> tuple[float,
 
     A quadratic per worker; at every x the t of the fitted values over workers. The interval runs from the last
     x that is confidently on the side below to the first that is confidently on the other, both counted from
-    where the mean crosses zero. None if the fit has no such crossing or one of the ends is not reached.
+    where the mean crosses zero. None if the fit has no such crossing or one of the ends is not reached. Where costs
+    jump, as at the edge of a cache, no quadratic follows: ``_stretched`` then lets the sizes speak for themselves.
     """
     coefficients = huber_quadratics(x, blocks, degree=2)
     grid = np.linspace(x[0], x[-1], GRID)
@@ -216,4 +217,28 @@ def interval(x: np.ndarray, blocks: np.ndarray, sign_below: int) -> tuple[float,
         return None
     share = t[middle] / (t[middle] - t[middle + 1])
     value = grid[middle] + share * (grid[middle + 1] - grid[middle])
-    return float(grid[below[-1]]), float(value), float(grid[middle + 1 + above[0]])
+    ends = float(grid[below[-1]]), float(value), float(grid[middle + 1 + above[0]])
+    means = blocks.mean(axis=2)
+    residuals = means - coefficients @ np.vander(x, coefficients.shape[1], increasing=True).T
+    bent = bool((np.abs(t_statistics(residuals)) > strict_t(blocks.shape[0], x.size)).any())
+    return _stretched(ends, x, t_statistics(means) * -sign_below, limit, bent)
+
+
+def _stretched(
+    ends: tuple[float, float, float], x: np.ndarray, t: np.ndarray, limit: float, bent: bool
+) -> tuple[float, float, float] | None:
+    """The interval as it is, or, where the fit is bent or contradicted, so wide that no fit is needed for it.
+
+    t: of the sizes at ``x``, without a fit; negative on the side below. Contradicted: a size outside the interval is
+    confidently on the wrong side. The interval then reaches from the last size of which all before it are below, or
+    open, to the first of which all after it are above, or open; None if there is none.
+    """
+    low, value, high = ends
+    below, above = x[t < -limit], x[t > limit]
+    if not (bent or (below > high).any() or (above < low).any()):
+        return ends
+    if not below.size or not above.size or below[0] > above[0] or below[-1] > above[-1]:
+        return None
+    start, stop = float(below[below < above[0]][-1]), float(above[above > below[-1]][0])
+    inside = value if start <= value <= stop else (start + stop) / 2
+    return min(low, start), inside, max(high, stop)

@@ -101,7 +101,10 @@ class InputsAt:
         self._inputs, self._size, self._takes_seed = inputs, size, takes_seed
 
     def __call__(self, seed: int) -> Any:
-        return self._inputs(self._size, seed) if self._takes_seed else self._inputs(self._size)
+        try:
+            return self._inputs(self._size, seed) if self._takes_seed else self._inputs(self._size)
+        except Exception as error:
+            raise UserError(f"inputs raised {type(error).__name__}: {error}") from error
 
 
 class CallablePairs(Pairs):
