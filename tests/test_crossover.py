@@ -302,7 +302,7 @@ def test_sizes_follow_the_words_that_are_given() -> None:
         (["fusion", "--size", "cols"], "--size is NAME=VALUE"),
         (["fusion", "--dtype", "f99"], "unknown dtype of fusion 'f99'"),
         (["fusion", "--backend", "cuda"], "on the cpu backend so far, not on cuda"),
-        (["fusion", "--budget", "0"], "the budget is 0.* s"),
+        (["fusion", "--budget", "0"], "the budget is 0"),
         (["--from", "missing.jsonl"], "can't read missing.jsonl"),
     ],
 )

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flashperf import cli, native
+from flashperf import advice, cli, native
 from flashperf.crossover.axes import AXES
-from flashperf.processor import cpu_model
+from flashperf.crossover.simulation import JUMP, MISFITS, NOISE_LEVELS, RUNS, SLOPES
+from flashperf.registry import names
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOFLINE = (ROOT / "docs" / "roofline.md").read_text()
@@ -41,18 +42,25 @@ def test_the_pair_of_the_crossover_page_runs() -> None:
     assert re.search(r"in_one and in_two", run(code))
 
 
-def test_the_advice_of_the_crossover_page_is_how_it_is_called(tmp_path: Path) -> None:
-    code = blocks(CROSSOVER, "python")[1]
-    rule = (
-        '{"mechanism": "fusion", "backend": "cpu", "dtype": "f32", "fixed": {"op": "softmax"}, "axis": "rows", '
-        '"keys": ["rows"], "low": 1, "high": 9, "thresholds": [], "use": ["fused"], "decided": true, "words": "w"}'
-    )
-    path = tmp_path / "advice.json"
-    path.write_text(f'{{"program": "flashperf advise", "schema": 1, "device": "{cpu_model()}", "rules": [{rule}]}}')
-    asked = code.replace("flashperf-out/.../advice.json", str(path)).replace(
-        "table.choose", "chosen = table.choose"
-    )
-    assert run(f"import flashperf\n{asked}\nprint(chosen)") == "fused\n"
+def test_the_advice_of_the_crossover_page_is_what_the_record_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    small, large, softmax = run(blocks(CROSSOVER, "python")[1]).splitlines()
+    table = advice("results/xeon-amx/advice.json", any_machine=True)
+    assert [small, large] == [f"{n} {table.choose('precision', rows=n)}" for n in (1, 1000)]
+    assert small != f"1 {large.split()[1]}"
+    assert softmax.startswith(f"{table.choose('fusion', rows=300, op='softmax')} of (")
+    assert {rule.mechanism for rule in table.rules} | {title for title, _ in table.left_out} >= set(names())
+
+
+def test_the_page_shows_every_line_of_the_simulation() -> None:
+    line = r"^slope +(\S+)  misfit +(\S+)  noise x (\S+) +right +(\S+)%"
+    found = [tuple(map(float, match)) for match in re.findall(line, CROSSOVER, re.MULTILINE)]
+    cells = [(slope, misfit, level) for slope in SLOPES for misfit in MISFITS for level in NOISE_LEVELS]
+    assert [cell for *cell, _ in found] == [
+        list(cell) for cell in cells + [(JUMP, 0.0, level) for level in NOISE_LEVELS]
+    ]
+    assert all(right >= 93 for *_, right in found)
+    assert f"{RUNS * len(found):,} simulated runs" in CROSSOVER
 
 
 def test_kernels_commands_and_axes_are_named_as_they_are() -> None:

@@ -165,7 +165,8 @@ def rule_of(subject: Subject, result: CrossoverResult) -> Rule:
     if not parts and finding.faster and finding.unknown:
         uses = (result.name(finding.faster),)
         low, high = finding.unknown
-        said = f"{uses[0]}; can't tell from {low} to {high}"
+        where = "at many sizes" if (low, high) == result.range else f"from {low} to {high}"
+        said = f"{uses[0]}; can't tell {where}"
     elif not parts:
         said = f"can't tell: {subject.a}"
     low, high = result.range
@@ -197,7 +198,7 @@ def write_advice(found: Sequence[Advised], path: Path) -> Path:
         "program": "flashperf advise",
         "schema": SCHEMA,
         "device": device,
-        "busy": next((a.result.environment.busy_reason for a in found if a.result), ""),
+        "busy": next(filter(None, (a.result.environment.busy_reason for a in found if a.result)), ""),
         "rules": [dataclasses.asdict(a.rule) for a in found if a.rule],
         "left_out": [[a.title, a.why_not] for a in found if not a.rule],
     }

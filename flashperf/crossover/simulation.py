@@ -4,6 +4,7 @@
 
 Two costs a + b n cross at a known size with a known slope of their log ratio; processes differ a little for good;
 noise is that of real calls, replayed at four levels. "misfit" bends the curve by 1 %, which no quadratic follows.
+A slope of "inf" is a jump by 5 to 60 % on either side, as at the edge of a cache.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flashperf.noise import Noise, load_noise
 
 SLOPES = (0.6, 0.2, 0.05)
 MISFITS = (0.0, 0.01)
+JUMP = math.inf  # as a slope
 NOISE_LEVELS = (0.25, 0.5, 1.0, 2.0)  # times the recorded noise
 RUNS = 400
 WORKERS = 8
@@ -46,6 +48,25 @@ class Curve:
         return np.asarray(np.log((a2 + b2 * sizes) / (a1 + b1 * sizes)) + self.misfit * bend)
 
 
+@dataclass(frozen=True)
+class Jump:
+    """The log ratio is -below up to ``crossing`` and ``above`` from there on."""
+
+    crossing: float
+    below: float
+    above: float
+
+    def log_ratio(self, sizes: np.ndarray) -> np.ndarray:
+        """At sizes of any shape."""
+        return np.where(sizes < self.crossing, -self.below, self.above)
+
+
+def draw_jump(rng: np.random.Generator) -> Jump:
+    """A random jump between 10 and 1,500."""
+    crossing = math.exp(rng.uniform(math.log(10), math.log(1500)))
+    return Jump(crossing, *rng.uniform(0.05, 0.6, 2))
+
+
 def draw_curve(rng: np.random.Generator, slope: float, misfit: float) -> Curve:
     """A random curve with both costs positive; its crossing lies between 10 and 1,500."""
     while True:
@@ -57,7 +78,7 @@ def draw_curve(rng: np.random.Generator, slope: float, misfit: float) -> Curve:
             return Curve(crossing, (a1, b1, a2, b2), misfit, rng.uniform(0, 2 * math.pi))
 
 
-def simulated(curve: Curve, noise: Noise, level: float, rng: np.random.Generator) -> Measure:
+def simulated(curve: Curve | Jump, noise: Noise, level: float, rng: np.random.Generator) -> Measure:
     """Stands in for measuring: every worker runs its blocks in random order through a stretch of the noise."""
     own = PLACEMENT_SD * rng.standard_normal(WORKERS)
 
@@ -113,10 +134,11 @@ class Row:
 def simulate(slope: float, misfit: float, level: float, runs: int = RUNS, seed: int = 0) -> Row:
     """One cell; the same numbers for the same seed."""
     noise = load_noise()
-    rng = np.random.default_rng([seed, round(1000 * slope), round(1000 * misfit), round(1000 * level)])
+    slope_key = 0 if slope == JUMP else round(1000 * slope)
+    rng = np.random.default_rng([seed, slope_key, round(1000 * misfit), round(1000 * level)])
     right, kinds, widths = 0, {"interval": 0, "bracket": 0, "unresolved": 0}, []
     for _ in range(runs):
-        curve = draw_curve(rng, slope, misfit)
+        curve = draw_jump(rng) if slope == JUMP else draw_curve(rng, slope, misfit)
         finding = find(simulated(curve, noise, level, rng), LOW, HIGH)
         right += holds(finding, curve.crossing)
         if finding.kind != "crossings":
@@ -138,6 +160,8 @@ def rows(runs: int = RUNS, seed: int = 0) -> Iterator[Row]:
         for misfit in MISFITS:
             for level in NOISE_LEVELS:
                 yield simulate(slope, misfit, level, runs, seed)
+    for level in NOISE_LEVELS:
+        yield simulate(JUMP, 0.0, level, runs, seed)
 
 
 def main() -> int:
