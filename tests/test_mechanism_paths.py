@@ -179,3 +179,21 @@ def test_rows_that_pad_a_decoding_batch_are_counted_as_computed() -> None:
     decode = Decode((0, 1, 2), (0, 1, 2), (0, 0, 0), rows=4)
     turn = Iteration(0, (Prefill((0, 1, 2), (0, 1, 2), width=5),), decode)
     assert Schedule((turn,), 4).rows(np.array([5, 2, 1])) == (8 + 3, 15 + 4)
+
+
+def test_padding_is_zeros_and_real_rows_stand_first() -> None:
+    x = np.arange(1, 11, dtype=np.float32).reshape(5, 2)
+    first, end = np.array([0, 3], np.int32), np.array([3, 5], np.int32)
+    padded = np.full((6, 2), np.nan, np.float32)
+    native.prepare("pad_rows", x, first, end, padded)()
+    np.testing.assert_array_equal(padded, [*x[:3], *x[3:], [0, 0]])
+
+
+def test_a_static_scale_divides_by_itself() -> None:
+    values = np.array([[-127, -100, -1, 0, 1, 50, 99, 127]])
+    scale = 0.03
+    q = np.full(values.shape, 77, np.int8)
+    native.prepare("quantize_rows_static_f32", (values * scale).astype(np.float32), q, scale=scale)()
+    np.testing.assert_array_equal(q, values)
+    native.prepare("quantize_rows_static_f32", np.full(values.shape, 9, np.float32), q, scale=scale)()
+    assert (q == 127).all(), "what is beyond the scale is clamped"
