@@ -256,3 +256,18 @@ def test_records_of_a_folder_give_the_table_again(tmp_path: Path, capsys: Any) -
     (tmp_path / "empty").mkdir()
     assert cli.main(["advise", "--from", str(tmp_path / "empty")]) == 2
     assert "has no crossover-*.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--budget", "0"], "the budget is 0 s, must be positive"),
+        (["--budget", "nan"], "the budget is nan s, must be positive"),
+        (["--high", "1"], "2 or more, not 1"),
+    ],
+)
+def test_bad_numbers_are_refused_before_anything_is_measured(
+    arguments: list[str], said: str, capsys: Any
+) -> None:
+    assert cli.main(["advise", "fusion", *arguments]) == 2
+    assert said in capsys.readouterr().err

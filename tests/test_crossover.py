@@ -303,6 +303,8 @@ def test_sizes_follow_the_words_that_are_given() -> None:
         (["fusion", "--dtype", "f99"], "unknown dtype of fusion 'f99'"),
         (["fusion", "--backend", "cuda"], "on the cpu backend so far, not on cuda"),
         (["fusion", "--budget", "0"], "the budget is 0"),
+        (["fusion", "--size", "cols=x"], "cols of fusion is a whole number, not 'x'"),
+        (["fusion", "--range", "1:99999999999999999999"], "a size is at most 9,007,199,254,740,992"),
         (["--from", "missing.jsonl"], "can't read missing.jsonl"),
     ],
 )
@@ -422,6 +424,13 @@ def test_callables_are_refused_in_one_line() -> None:
         crossover(quick, slow, ramp, low=5, high=5)
     with pytest.raises(UserError, match="4 processes or more"):
         crossover(quick, slow, ramp, processes=2)
+    for axis in ("my rows", "if", None):
+        with pytest.raises(UserError, match="axis is the name of a variable"):
+            crossover(quick, slow, ramp, axis=axis)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="not True:5"):
+        crossover(quick, slow, ramp, low=True, high=5)
+    with pytest.raises(UserError, match="must be positive"):
+        crossover(quick, slow, ramp, budget_s=math.inf)
 
 
 def test_the_time_of_the_next_size_is_read_off_the_last_two() -> None:

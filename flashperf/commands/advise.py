@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,10 @@ def advise(
         return _again(source, mechanisms or [])
     if backend != "cpu":
         raise UserError(f"crossovers are measured on the cpu backend so far, not on {backend}")
+    if not 0 < budget < math.inf:
+        raise UserError(f"the budget is {budget:g} s, must be positive")
+    if high is not None and high < 2:
+        raise UserError(f"--high is the largest size to look at, 2 or more, not {high}")
     chosen = [mechanism(name).name for name in mechanisms or names()]
     folder = out or fresh_folder(OUTPUT)
     path = folder / ADVICE

@@ -80,6 +80,8 @@ def base_sizes(mechanism: Mechanism, given: Mapping[str, int | str] | None = Non
     for key in wanted:
         if key not in known:
             raise UserError(unknown_name(f"size of {mechanism.name}", key, known))
+        if isinstance(known[key], int) and not isinstance(wanted[key], int):
+            raise UserError(f"{key} of {mechanism.name} is a whole number, not {wanted[key]!r}")
     words = {key: value for key, value in wanted.items() if isinstance(known[key], str)}
     for sizes in mechanism.bench_sizes:
         if all(sizes[key] == value for key, value in words.items()):
