@@ -51,13 +51,13 @@ def main() -> None:
         costs.append(mechanism.cost(case))
     seconds = in_turns(calls, options.repeats)
     print(f"{options.layers} products [{options.rows}, {options.k}] x [{options.k}, {options.n}], f32")
-    print(f"{'':12}{'MB in':>8}{'copies':>8}{'ms':>24}{'ms added':>24}  GB/s effective")
+    print(f"{'':12}{'MB in':>8}{'copies':>8}{'ms':>27}{'ms added':>27}  GB/s effective")
     for number, (way, cost) in enumerate(zip(WAYS, costs, strict=True)):
         line = f"{way:12}{cost.bytes_transferred / 1e6:>8.1f}{cost.launches - costs[0].launches:>8}"
-        line += f"{with_interval(seconds[:, number], 1e3):>24}"
+        line += f"{with_interval(seconds[:, number], 1e3):>27}"
         if cost.bytes_transferred:
             added = seconds[:, number] - seconds[:, 0]
-            line += f"{with_interval(added, 1e3):>24}  {effective_rate(cost.bytes_transferred, added)}"
+            line += f"{with_interval(added, 1e3):>27}  {effective_rate(cost.bytes_transferred, added)}"
         print(line)
     print(NOTE)
 
