@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import shutil
@@ -222,6 +223,10 @@ def test_every_answer_has_its_words_and_its_rule(finding: Finding, answer: str, 
     assert ("use " + use in str(result)) == bool(rule)
     assert "a note" in str(result)
     assert "fused: about 1.00 µs + 10.0 ns per row (a straight line is off by 0 %)" in str(result)
+
+
+def test_everywhere_is_not_said_of_a_range_that_was_cut() -> None:
+    assert advice_words(dataclasses.replace(result_of(NONE), asked=(1, 4096))) == "split up to 1000"
 
 
 def test_the_rule_is_python_that_chooses_what_the_parts_say() -> None:

@@ -150,7 +150,8 @@ def advice_words(result: CrossoverResult) -> str:
     if not parts:
         return "no rule"
     if len(parts) == 1:
-        return f"{parts[0].use} everywhere"
+        high = result.range[1]
+        return f"{parts[0].use} " + ("everywhere" if high == result.asked[1] else f"up to {high}")
     words = [f"{parts[0].use} below {crossings[0].low}"]
     for number, part in enumerate(parts[1:]):
         until = f" to {crossings[number + 1].low}" if number + 1 < len(crossings) else ""
