@@ -54,6 +54,7 @@ class Planner:
         self.config, self.scenario = config, scenario
         self._counts: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
         self._programs: dict[tuple[StepShape, tuple[str, ...]], _Planned] = {}
+        self._sums: dict[tuple[str, tuple[str, ...]], _Planned] = {}
         self._uses: dict[str, tuple[Counter[StepShape], int, int]] = {}
 
     def counts(self, levels: Levels) -> Counter[str]:
@@ -64,20 +65,28 @@ class Planner:
         return self._counts[key]
 
     def _count(self, levels: Levels) -> Counter[str]:
-        total: dict[str, int] = {}
-        uses, slots, turns = self._schedule(levels["batching"])
-        for shape, count in uses.items():
-            program = self._program(shape, levels)
-            for key, n in program.calls.items():
-                total[key] = total.get(key, 0) + n * count
-            if levels["dispatch"] == "eager":
-                for key, n in program.dispatched.items():
-                    total[key] = total.get(key, 0) + n * count
+        _, slots, turns = self._schedule(levels["batching"])
+        programs = self._all_programs(levels)
+        total = programs.calls.copy()
+        if levels["dispatch"] == "eager":
+            total.update(programs.dispatched)
         if levels["checkpoint"] != "none":
             caches = cache_shape(self.config, self.scenario, slots)
             key = checkpoint_key(levels["checkpoint"], 2 * self.config.layers, caches)
             total[key] = turns // self.scenario.checkpoint_every
-        return Counter(total)
+        return total
+
+    def _all_programs(self, levels: Levels) -> _Planned:
+        """Calls of all uses of all programs; the same for mixtures that differ only around them."""
+        key = levels["batching"], tuple(level for name, level in levels.items() if name not in _AROUND)
+        if key not in self._sums:
+            calls, dispatched = Counter[str](), Counter[str]()
+            for shape, count in self._schedule(levels["batching"])[0].items():
+                program = self._program(shape, levels)
+                for total, part in ((calls, program.calls), (dispatched, program.dispatched)):
+                    total.update({name: n * count for name, n in part.items()})
+            self._sums[key] = _Planned(calls, dispatched)
+        return self._sums[key]
 
     def _schedule(self, level: str) -> tuple[Counter[StepShape], int, int]:
         """How often each program is used, slots of the cache, iterations."""

@@ -18,7 +18,7 @@ from flashperf.explain.session import Deadline, Session, measure_advice
 from flashperf.progress import ProgressSink
 from flashperf.records import Explanation
 from flashperf.store import RecordWriter, read_records
-from flashperf.workers import WorkerPool
+from flashperf.workers import Worker, WorkerPool
 
 WORKERS = 8
 QUALITY_BYTES = 8192
@@ -224,8 +224,9 @@ class PipelinePhases(Phases):
         cover = planned.covering_masks(counts)
         everything = max(counts)
         medians = {}
-        for worker in pool.workers:
-            worker.ask("rebuild", seed=worker.number)
+        for number, worker in enumerate(pool.workers):
+            if number % 2 == 0:
+                self._bind(pool.workers[number : number + 2], [*cover, 0, everything])
             times = worker.call("isolated", masks=cover)
             self.writer.write("isolated", worker=worker.number, times=times)
             medians[worker.number] = planned.isolated_medians(times, "warm")
@@ -238,6 +239,15 @@ class PipelinePhases(Phases):
                 [f"isolated kernels, worker {worker.number + 1} of {len(pool.workers)}"],
             )
         return planned.cost_model(counts, medians)
+
+    def _bind(self, workers: Sequence[Worker], masks: Sequence[int]) -> None:
+        """Fresh memory for some workers, and mixtures bound in it, by all at once since nothing is timed."""
+        for worker in workers:
+            worker.send("rebuild", seed=worker.number)
+            worker.send("call", method="bind", arguments={"masks": list(masks)})
+        for worker in workers:
+            worker.receive()
+            worker.receive()
 
 
 def replay(path: str | Path) -> Explanation:

@@ -143,15 +143,20 @@ class Session:
         self.observations.append(Observation(worker.number, cycle, group, seconds))
 
     def _make_ready(self, masks: Mapping[Worker, Sequence[int]]) -> None:
-        """Bind the mixtures of some workers, all at once since nothing is timed; check those that none has run yet."""
+        """Bind the mixtures of some workers, all at once since nothing is timed; check those that none has run yet.
+
+        The first two workers check for all: each has to compute the expected logits once.
+        """
         if not self.verifies:
             return
         fresh = [mask for mask in dict.fromkeys(chain(*masks.values())) if mask not in self._verified]
-        for number, (worker, own) in enumerate(masks.items()):
-            worker.send("call", method="check", arguments={"masks": fresh[number :: len(masks)]})
+        checkers = self.pool.workers[:2] if fresh else []
+        for number, worker in enumerate(checkers):
+            part = fresh[number :: len(checkers)]
+            worker.send("call", method="check", arguments={"masks": part})
+        for worker, own in masks.items():
             worker.send("call", method="bind", arguments={"masks": list(own)})
-        for worker in masks:
-            worker.receive(self._limit_s)
+        for worker in (*checkers, *masks):
             worker.receive(self._limit_s)
         self._verified.update(fresh)
 

@@ -16,7 +16,7 @@ from flashperf.pipeline.text import prompts
 from flashperf.suggest import unknown_name
 
 _BATCH = (8, 16, 24, 40, 64, 96, 20, 32)
-_SERVE_LENGTHS, _SERVE_REQUESTS, _SERVE_SLOTS, _SERVE_LOAD = (16, 24, 32, 48), 12, 4, 0.9
+_SERVE_LENGTHS, _SERVE_REQUESTS, _SERVE_SLOTS, _SERVE_LOAD = (16, 24, 32, 48), 10, 4, 0.9
 _RAGGED = tuple(int(n) for n in np.random.default_rng(0).permutation(np.geomspace(8, 2048, 64).round()))
 #: name -> (prompt bytes of each task, decoded bytes per task, state saved every n decoded bytes)
 _SHAPES: dict[str, tuple[tuple[int, ...], int, int]] = {
@@ -104,12 +104,14 @@ def scenario(name: str, seed: int = 0) -> Scenario:
 
 
 def _serve(steps: int, every: int, seed: int) -> Scenario:
-    """Requests at Poisson times, at _SERVE_LOAD of what the slots can finish."""
+    """One request of each length waits at first; others come at Poisson times, at _SERVE_LOAD of what is served."""
     rng = np.random.default_rng(seed)
-    lengths = tuple(int(n) for n in rng.choice(_SERVE_LENGTHS, _SERVE_REQUESTS))
-    gaps = rng.exponential(steps / (_SERVE_SLOTS * _SERVE_LOAD), _SERVE_REQUESTS)
-    arrivals = tuple(int(at) for at in np.cumsum(gaps) - gaps[0])
-    return _cut("serve", lengths, steps, every, arrivals=arrivals, concurrency=_SERVE_SLOTS)
+    later = _SERVE_REQUESTS - len(_SERVE_LENGTHS)
+    lengths = (*rng.permutation(_SERVE_LENGTHS), *rng.choice(_SERVE_LENGTHS, later))
+    gaps = rng.exponential(steps / (_SERVE_SLOTS * _SERVE_LOAD), later)
+    arrivals = (0,) * len(_SERVE_LENGTHS) + tuple(int(at) for at in np.cumsum(gaps))
+    sizes = tuple(int(n) for n in lengths)
+    return _cut("serve", sizes, steps, every, arrivals=arrivals, concurrency=_SERVE_SLOTS)
 
 
 def _cut(name: str, lengths: tuple[int, ...], steps: int, every: int, **options: Any) -> Scenario:
