@@ -268,3 +268,14 @@ def test_cells_read_at_a_glance() -> None:
     assert render.cell(Quantity(Interval(2.0, 1.9, 2.1), "ratio")) == "2.00 [1.90 2.10]"
     assert render.cell(Quantity(Interval(1.5e-3, -1e-3, 4e-3), "s")) == "~1.50 ms"
     assert render.cell("unresolved") == "can't tell"
+
+
+def test_a_page_shows_totals_tables_and_where_it_ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from flashperf.report.run_sections import report_page
+
+    path = recorded(monkeypatch, tmp_path, warmup_lines(0.5, 0.05))
+    page = report_page([path])
+    report = run.read_report(path)
+    for said in ("Scenario warmup", report.findings.tables[0].title, report.findings.totals[0].what):
+        assert said in page
+    assert report.environment.device in page

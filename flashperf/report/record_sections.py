@@ -1,4 +1,4 @@
-"""Sections of the page for records that hold no explanation: rooflines, a crossover, cases, claims."""
+"""Sections of the page for records that hold no explanation: rooflines, a crossover, cases, claims, scenarios."""
 
 from __future__ import annotations
 
@@ -89,6 +89,28 @@ def claims(records: Records) -> list[Section]:
     broke = _clean(f"Failed: {failure}." for failure in report.failures)
     notes = [*broke, counts(report), footer(report), "One claim alone: flashperf claims ID."]
     return [Section("claims", "Claims of the source documents", "records.html.j2", {**data, "notes": notes})]
+
+
+def scenario(records: Records) -> list[Section]:
+    """A scenario: totals, gaps and where it ran first, then a section for each table."""
+    from flashperf.report.scenarios import cell, footer, total_text
+    from flashperf.scenarios.run import read_report
+
+    report = read_report(records.path)
+    found, anchor = report.findings, f"scenario-{report.scenario.name}"
+    title = f"Scenario {report.scenario.name}"
+    sections = []
+    for table in found.tables:
+        heads = [(column, "text" if number == 0 else "") for number, column in enumerate(table.columns)]
+        rows = [[cell(value) for value in row] for row in table.rows]
+        notes = _clean([table.note] if table.note else [])
+        data = {"pictures": [], **_table(table.title, heads, rows), "notes": notes}
+        sections.append(Section(anchor, f"{title}: {clean(table.title)}", "records.html.j2", data))
+    said = [total_text(total) for total in found.totals]
+    gaps = [f"Not measured: {gap}." for gap in found.gaps]
+    notes = _clean([*said, *found.sentences, *gaps, footer(report)])
+    whole = {"pictures": [], "heads": [], "rows": [], "label": "", "notes": notes}
+    return [Section(anchor, title, "records.html.j2", whole), *sections]
 
 
 def _table(label: str, heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> dict[str, Any]:

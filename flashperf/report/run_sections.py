@@ -25,6 +25,7 @@ MAKERS: dict[str, str] = {
     "crossover": "flashperf.report.record_sections:crossover",
     "cases": "flashperf.report.record_sections:cases",
     "claims": "flashperf.report.record_sections:claims",
+    "scenario": "flashperf.report.record_sections:scenario",
 }
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from flashperf.records import Interval
 from flashperf.report.numbers import bracketed
-from flashperf.scenarios.definition import Cell, Table, cores_text
+from flashperf.scenarios.definition import Cell, Table, Total, cores_text
 from flashperf.scenarios.run import ScenarioReport
 from flashperf.store import to_json
 from flashperf.units import seconds
@@ -46,9 +46,7 @@ def sections(report: ScenarioReport) -> list[RenderableType]:
         Text(),
     ]
     for total in found.totals:
-        parts.append(
-            Text(f"{total.what}: {bracketed(total.ratio)}, {_VERDICTS.get(total.verdict, total.verdict)}")
-        )
+        parts.append(Text(total_text(total)))
     for table in found.tables:
         parts += [Text(), Text(table.title, "bold"), _rich(table)]
         parts += [Text(table.note, "dim")] if table.note else []
@@ -59,6 +57,11 @@ def sections(report: ScenarioReport) -> list[RenderableType]:
     parts += [Text(), *(Text(sentence) for sentence in found.sentences)] if found.sentences else []
     parts += [Text(f"Not measured: {gap}.", "yellow") for gap in found.gaps]
     return [*parts, Text(footer(report), "dim")]
+
+
+def total_text(total: Total) -> str:
+    """``what: ratio [low high], verdict``."""
+    return f"{total.what}: {bracketed(total.ratio)}, {_VERDICTS.get(total.verdict, total.verdict)}"
 
 
 def _rich(table: Table) -> RichTable:
@@ -81,10 +84,7 @@ def footer(report: ScenarioReport) -> str:
 
 def markdown(report: ScenarioReport) -> str:
     """Totals and tables in Markdown."""
-    lines = [
-        f"- {total.what}: {bracketed(total.ratio)}, {_VERDICTS.get(total.verdict, total.verdict)}"
-        for total in report.findings.totals
-    ]
+    lines = [f"- {total_text(total)}" for total in report.findings.totals]
     for table in report.findings.tables:
         lines += ["", f"**{table.title}**", "", _row(table.columns), _row(["---"] * len(table.columns))]
         lines += [_row([cell(value) for value in row]) for row in table.rows]
