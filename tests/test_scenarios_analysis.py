@@ -279,3 +279,11 @@ def test_a_page_shows_totals_tables_and_where_it_ran(monkeypatch: pytest.MonkeyP
     for said in ("Scenario warmup", report.findings.tables[0].title, report.findings.totals[0].what):
         assert said in page
     assert report.environment.device in page
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan"])
+def test_a_budget_that_is_none_is_refused(budget: str, tmp_path: Path, capsys: Any) -> None:
+    command = ["scenario", "warmup", "--quiet", "--out", str(tmp_path / "no")]
+    assert cli.main([*command, "--budget", budget]) == 2
+    assert "must be a positive number of seconds" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()

@@ -68,9 +68,10 @@ def scenario(
 
     assert name is not None
     chosen, folder = scenario_named(name), out or fresh_folder(OUTPUT)
+    allowed_s = chosen.budget_s if budget is None else budget
     try:
         with open_progress(quiet) as progress:
-            record = run_scenario(chosen, folder, budget or chosen.budget_s, seed, progress, BEGAN)
+            record = run_scenario(chosen, folder, allowed_s, seed, progress, BEGAN)
     except Exception as error:
         kept = folder / "record.jsonl"
         if not kept.is_file():
