@@ -279,6 +279,7 @@ def test_a_page_shows_totals_tables_and_where_it_ran(monkeypatch: pytest.MonkeyP
     for said in ("Scenario warmup", report.findings.tables[0].title, report.findings.totals[0].what):
         assert said in page
     assert report.environment.device in page
+    assert "Scenario warmup · Scenario warmup" not in page
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "nan"])

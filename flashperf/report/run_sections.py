@@ -96,7 +96,9 @@ def _function(name: str) -> Callable[[Records], list[Section]]:
 def _verdict(explained: Sequence[Run], sections: Sequence[Section]) -> tuple[str, dict[str, Any]]:
     """Title and what stands under it: of the last explanation, or what the page holds."""
     if not explained or explained[-1].explanation is None:
-        title = " · ".join(dict.fromkeys(section.title for section in sections)) or "Nothing measured"
+        titles = list(dict.fromkeys(section.title for section in sections))
+        whole = [title for title in titles if not any(title.startswith(f"{other}: ") for other in titles)]
+        title = " · ".join(whole) or "Nothing measured"
         return title, {"subject": "", "ratio": "", "basis": [], "sentences": [], "warning": ""}
     last = explained[-1].explanation
     warning = noise_reason(last) if last.busy or last.partial else ""
