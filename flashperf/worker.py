@@ -152,7 +152,8 @@ def main() -> None:
         except Exception as error:
             traceback.print_exc()
             reply = {"ok": False, "user_error": False, "error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(reply), file=out)
+        sys.stderr.flush()
+        print(json.dumps({**reply, "said_bytes": os.fstat(2).st_size}), file=out)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
         self._pending = b""
+        self._said_bytes = 0  # of its standard error, up to its last answer
 
     @property
     def pid(self) -> int:
@@ -60,6 +61,7 @@ class Worker:
         """The answer to the oldest command. Raises WorkerError if the worker died, failed or ran into the limit."""
         line = self._read_line(timeout_s)
         reply = json.loads(line)
+        self._said_bytes = reply["said_bytes"]
         if reply["ok"]:
             return reply["answer"]
         if reply.get("user_error"):
@@ -109,9 +111,11 @@ class Worker:
             code: int | None = self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             code = None
-        self._stderr.seek(0)
+        self._stderr.seek(self._said_bytes)
         said = self._stderr.read().decode(errors="replace").strip().splitlines()
-        how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+        how = "closed its output" if code is None else f"ended with code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by signal {-code}"
         return WorkerError(f"worker {self.number} {how}: {said[-1] if said else 'it said nothing'}")
 
 

@@ -122,3 +122,12 @@ def test_calls_without_a_time_are_refused():
         CostModel(counts(), {1: CALLS | {"copy": 0.0}}, K)
     with pytest.raises(ValueError, match="no counts for mixture 100000"):
         CostModel({mask: c for mask, c in counts().items() if mask < 32}, {0: CALLS}, K)
+
+
+def test_isolated_times_that_are_absurd_do_not_break_the_fit():
+    truth = log_times(CALLS)
+    wild = {call: seconds * (1e-4 if n % 2 else 1e4) for n, (call, seconds) in enumerate(CALLS.items())}
+    observations = measure(truth, K, np.random.default_rng(0), workers=8)
+    found = attribute(observations, switches(K), costs=CostModel(counts(), dict.fromkeys(range(8), wild), K))
+    assert np.isfinite(shares_of(found)).all()
+    assert shares_of(found) == pytest.approx(shapley(truth), abs=0.05)

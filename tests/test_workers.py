@@ -60,7 +60,7 @@ def test_a_worker_that_is_killed_is_named_with_its_signal(pool: WorkerPool) -> N
     worker = pool.workers[0]
     pid = worker._process.pid
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(WorkerError, match="worker 0 was ended by signal 9"):
+    with pytest.raises(WorkerError, match="worker 0 was ended by signal 9: it said nothing"):
         worker.ask("group", masks=[0], lead_in=False)
 
 

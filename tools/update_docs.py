@@ -4,7 +4,7 @@
     <!-- end -->
 
 Only commands that measure nothing may stand there: they read committed records or the code. What prints Markdown
-(``--markdown``) is put in as it is, words (``--quiet``) as a quotation, everything else as a block of text.
+(``--markdown``, and tools/) is put in as it is, words (``--quiet``) as a quotation, everything else as a block of text.
 
 python tools/update_docs.py            # rewrites the blocks
 python tools/update_docs.py --check    # exit code 1, and which, if one is not what its command prints
@@ -55,7 +55,7 @@ def printed(command: str) -> str:
 def block(command: str) -> str:
     """A command's output in the form that suits it."""
     text = printed(command)
-    if "--markdown" in command or command.startswith("python"):
+    if "--markdown" in command or command.startswith("python tools"):
         return f"\n{text}\n"
     if "--quiet" in command:
         return "\n".join(f"> {line}" for line in text.splitlines())

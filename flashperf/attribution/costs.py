@@ -23,6 +23,7 @@ from flashperf.attribution.prediction import Counts, MissingCallError, count_mat
 #: trusted as one measurement that is off by 10 log units is; only what the runs don't determine stays near them.
 _PENALTY = 0.1
 _MOST_STEPS, _LEAST_STEP, _ENOUGH = 12, 1e-3, 1e-4
+_LONGEST_STEP = 5.0  # of a log factor: costs that are off by more take another step
 _LEAST_HOST = 0.02  # of the fastest mixture: where the fit of what no call accounts for begins, at least
 
 
@@ -79,12 +80,14 @@ def _log_factors(costs: np.ndarray, measured: np.ndarray, weight: np.ndarray) ->
         parts = costs * np.exp(factors)
         slopes = np.vstack([weight[:, None] * parts / parts.sum(axis=1, keepdims=True), penalty])
         step, size = np.linalg.solve(slopes.T @ slopes, -slopes.T @ left), 1.0
+        step *= min(1.0, _LONGEST_STEP / max(np.abs(step).max(), 1e-300))  # beyond, exp overflows
         while (after := residuals(factors + size * step)) @ after >= left @ left and size > _LEAST_STEP:
             size /= 2
-        gained = 1 - (after @ after) / (left @ left)
+        gained = left @ left - after @ after
         if gained <= 0:
             break
+        enough = gained < _ENOUGH * (left @ left)
         factors, left = factors + size * step, after
-        if gained < _ENOUGH:
+        if enough:
             break
     return factors

@@ -129,13 +129,14 @@ def _listed(as_json: bool) -> int:
 def print_parts(parts: Iterable[RenderableType]) -> None:
     """Print with rich, at most WIDTH columns; where it isn't a terminal, without trailing blanks."""
     from flashperf.report import console_for
+    from flashperf.report.scenarios import UNBROKEN
 
     console = console_for(sys.stdout)
     width = min(console.width, WIDTH)
     with console.capture() as captured:
         for part in parts:
             console.print(part, width=width)
-    text = captured.get()
+    text = captured.get().replace(UNBROKEN, " ")
     if not console.is_terminal:
         text = "".join(line.rstrip() + "\n" for line in text.splitlines())
     console.file.write(text)

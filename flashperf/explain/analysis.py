@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -117,7 +119,8 @@ def checked_group(line: dict[str, Any]) -> dict[str, Any]:
     for run in line["runs"]:
         for name in ("seconds", "cpu_s"):
             value = run.get(name) if isinstance(run, dict) else None
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            least = sys.float_info.min if name == "seconds" else 0
+            if not isinstance(value, int | float) or not least <= value < math.inf:
                 raise UserError(f"a group in this record is damaged: a run's {name} is {value!r}")
     if len(line["runs"]) != len(line["masks"]):
         raise UserError(
@@ -226,7 +229,7 @@ def analyse(lines: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> Expla
     """The Explanation of a record: shares, metrics, advice. Raises UserError if it holds too little for one."""
     try:
         return _analysed(sort_lines(lines), notes)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, zlib.error) as error:
         raise UserError(f"this record is damaged: {type(error).__name__}: {error}") from error
 
 

@@ -83,7 +83,7 @@ class Session:
             return
         worker, ends = self.pool.workers[0], [0, (1 << self.k) - 1]
         self._make_ready({worker: ends})
-        runs = worker.ask("group", masks=ends, lead_in=True)["runs"]
+        runs = worker.ask("group", self.limit_s, masks=ends, lead_in=True)["runs"]
         run_s = sum(run["seconds"] for run in runs) / len(ends)
         cycle_s = _FIRST_ROUND * self.deadline.left_s / len(self.pool.workers)
         pairs = (cycle_s - 4 * self.k * run_s) / (2 * run_s * _CHECKED_RUN)
@@ -127,7 +127,7 @@ class Session:
 
     def run(self, worker: Worker, cycle: int, group: Group, lead_in: bool) -> None:
         """Run one group on one worker, record it and keep its observation."""
-        answer = worker.ask("group", self._limit_s, masks=list(group.masks), lead_in=lead_in)
+        answer = worker.ask("group", self.limit_s, masks=list(group.masks), lead_in=lead_in)
         self.writer.write(
             "group",
             worker=worker.number,
@@ -157,11 +157,11 @@ class Session:
         for worker, own in masks.items():
             worker.send("call", method="bind", arguments={"masks": list(own)})
         for worker in (*checkers, *masks):
-            worker.receive(self._limit_s)
+            worker.receive(self.limit_s)
         self._verified.update(fresh)
 
     @property
-    def _limit_s(self) -> float:
+    def limit_s(self) -> float:
         """Seconds that a worker's answer is waited for."""
         return max(self.deadline.left_s, 0.0) + _GRACE_S
 
@@ -237,5 +237,5 @@ def measure_advice(session: Session, bit: int, reserve_s: float) -> None:
         if session.deadline.left_s < reserve_s:
             return
         masks = [everything, mixture, 0, 0, mixture, everything]
-        answer = worker.ask("group", masks=masks, lead_in=True)
+        answer = worker.ask("group", session.limit_s, masks=masks, lead_in=True)
         session.writer.write("advice", worker=worker.number, bit=bit, masks=masks, **answer)

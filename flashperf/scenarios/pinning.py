@@ -83,7 +83,8 @@ def case_of(variant: str, threads: int, seed: int) -> Case:
 def pairs_for(cores: int, bind_problem: str) -> list[tuple[str, int, int]]:
     """(variant, threads, threads of the work queue beside it): policies first, then thread counts."""
     wide = max(2, cores)
-    policies = ["static_partition"] + ([] if bind_problem else ["pinned_queue", "pinned_partition"])
+    bound = [] if bind_problem or cores == 1 else ["pinned_queue", "pinned_partition"]
+    policies = ["static_partition", *bound]
     counts = dict.fromkeys((1, 2, wide, 2 * wide, 4 * wide))
     return [(policy, wide, wide) for policy in policies] + [(_BASE, n, wide) for n in counts if n != wide]
 
