@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flashperf.advice import advice as read_advice
+from flashperf.commands import complete
 from flashperf.commands.crossover import Quiet
 from flashperf.commands.explain import OUTPUT, fresh_folder
 from flashperf.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_TOO_NOISY, UserError
@@ -24,9 +25,14 @@ _WIDTH = 80
 
 def advise(
     mechanisms: Annotated[
-        list[str] | None, typer.Argument(metavar="[MECHANISM...]", help="Default: all of them.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=complete.mechanisms, metavar="[MECHANISM...]", help="Default: all of them."
+        ),
     ] = None,
-    backend: Annotated[str, typer.Option(metavar="NAME", help="Where kernels run.")] = "cpu",
+    backend: Annotated[
+        str, typer.Option(autocompletion=complete.backends, metavar="NAME", help="Where kernels run.")
+    ] = "cpu",
     budget: Annotated[float, typer.Option(metavar="SECONDS", help="Wall time for all of them.")] = 300.0,
     high: Annotated[
         int | None,

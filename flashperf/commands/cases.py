@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 from flashperf.progress import open_progress
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Names = Annotated[
     list[str] | None,
     typer.Argument(
+        autocompletion=complete.cases,
         metavar="[CASE]...",
         help="Ids or names, such as A4, or a definition, FILE.py [default: all].",
         show_default=False,

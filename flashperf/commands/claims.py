@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.commands.scenario import print_parts
 from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
@@ -16,7 +17,12 @@ from flashperf.progress import open_progress
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CLAIM]...", help="Ids, such as A13 [default: all].", show_default=False),
+    typer.Argument(
+        autocompletion=complete.claims,
+        metavar="[CLAIM]...",
+        help="Ids, such as A13 [default: all].",
+        show_default=False,
+    ),
 ]
 Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Wall time of everything together.")]
 Seed = Annotated[int, typer.Option(help="Of inputs and of the order of runs.")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.commands._kept import kept
 from flashperf.commands.explain import OUTPUT, fresh_folder
 from flashperf.errors import EXIT_OK, EXIT_TOO_NOISY, UserError
@@ -26,7 +27,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 def crossover(
     mechanism: Annotated[
-        str | None, typer.Argument(metavar="MECHANISM", help="flashperf mechanisms lists them.")
+        str | None,
+        typer.Argument(
+            autocompletion=complete.mechanisms, metavar="MECHANISM", help="flashperf mechanisms lists them."
+        ),
     ] = None,
     axis: Annotated[
         str | None,
@@ -46,7 +50,9 @@ def crossover(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Fix another size, such as cols=2048.")
     ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Number format of the case.")] = None,
-    backend: Annotated[str, typer.Option(metavar="NAME", help="Where kernels run.")] = "cpu",
+    backend: Annotated[
+        str, typer.Option(autocompletion=complete.backends, metavar="NAME", help="Where kernels run.")
+    ] = "cpu",
     budget: Budget = 60.0,
     seed: Annotated[int, typer.Option(help="Of inputs and orders.")] = 0,
     out: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOO_NOISY, UserError
 from flashperf.progress import open_progress
 
@@ -34,6 +35,7 @@ Budget = Annotated[float, typer.Option(metavar="SECONDS", help="Wall time, from 
 Scenario = Annotated[
     str | None,
     typer.Option(
+        autocompletion=complete.pipeline_scenarios,
         metavar="NAME",
         help="single (one task), batch or batch:N (eight or N of varied length), serve (requests that arrive over "
         "time), long (1024 tokens), ragged (64 of 8 to 2048) [default: single].",
@@ -46,10 +48,18 @@ Flash = Annotated[
 Standard = Annotated[
     str | None, typer.Option(metavar="k=v,...", help="Levels of the Standard variant, where they differ.")
 ]
-Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Where kernels run [default: cpu].")]
+Backend = Annotated[
+    str | None,
+    typer.Option(autocompletion=complete.backends, metavar="NAME", help="Where kernels run [default: cpu]."),
+]
 GpuName = Annotated[
     str | None,
-    typer.Option("--gpu", metavar="NAME", help="Predict, with no GPU: a100, h100, ... (--backend cuda)."),
+    typer.Option(
+        "--gpu",
+        autocompletion=complete.gpus,
+        metavar="NAME",
+        help="Predict, with no GPU: a100, h100, ... (--backend cuda).",
+    ),
 ]
 Model = Annotated[
     str | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="MECHANISM", help="Whose kernels, or a file of csrc/cuda [default: all].", show_default=False
+        autocompletion=complete.mechanisms,
+        metavar="MECHANISM",
+        help="Whose kernels, or a file of csrc/cuda [default: all].",
+        show_default=False,
     ),
 ]
 Architecture = Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.commands._kept import kept
 from flashperf.commands.explain import OUTPUT, fresh_folder
 from flashperf.errors import EXIT_OK, UserError
@@ -27,9 +28,14 @@ _WIDTH = 80
 
 def roofline(
     mechanisms: Annotated[
-        list[str] | None, typer.Argument(metavar="[MECHANISM...]", help="Default: all of them.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=complete.mechanisms, metavar="[MECHANISM...]", help="Default: all of them."
+        ),
     ] = None,
-    backend: Annotated[str, typer.Option(metavar="NAME", help="Where kernels run.")] = "cpu",
+    backend: Annotated[
+        str, typer.Option(autocompletion=complete.backends, metavar="NAME", help="Where kernels run.")
+    ] = "cpu",
     replay: Annotated[
         Path | None, typer.Option("--from", metavar="RUN", help="Measure nothing: draw a record.")
     ] = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
 from flashperf.progress import open_progress
@@ -22,6 +23,7 @@ WIDTH = 100
 Name = Annotated[
     str | None,
     typer.Argument(
+        autocompletion=complete.scenarios,
         metavar="[NAME]",
         help="pinning, warmup, compile or parallelism [default: list them].",
         show_default=False,

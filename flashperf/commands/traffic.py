@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flashperf.commands import complete
 from flashperf.errors import UserError
 
 if TYPE_CHECKING:
     from flashperf.traffic.mechanism import CaseTraffic
 
-Name = Annotated[str, typer.Argument(metavar="MECHANISM", help="Whose kernels.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        autocompletion=complete.mechanisms, metavar="MECHANISM", help="Whose kernels.", show_default=False
+    ),
+]
 Variant = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A variant; may be repeated [default: all].")
 ]
-GpuName = Annotated[str, typer.Option("--gpu", metavar="NAME", help="Whose caches: a100, h100, ...")]
+GpuName = Annotated[
+    str,
+    typer.Option("--gpu", autocompletion=complete.gpus, metavar="NAME", help="Whose caches: a100, h100, ..."),
+]
 Dtype = Annotated[str | None, typer.Option(metavar="NAME", help="[default: the mechanism's first]")]
 Size = Annotated[
     str | None,
