@@ -17,7 +17,7 @@ from flashperf.attribution.design import (
 )
 from flashperf.attribution.estimate import WorkerEstimates, estimate_workers, standard_seconds
 from flashperf.attribution.interactions import Candidate, confirm_interactions, screen_interactions
-from flashperf.attribution.prediction import Call, MissingCallError, Prediction, predict
+from flashperf.attribution.prediction import Call, MissingCallError, Prediction, count_matrix, predict
 from flashperf.attribution.shapley import shapley
 from flashperf.attribution.summary import attribute, percent_is_defined, precise_enough, shares_within
 
@@ -36,6 +36,7 @@ __all__ = [
     "confirm_interactions",
     "confirmation_block",
     "confirmation_groups",
+    "count_matrix",
     "cycle_groups",
     "estimate_workers",
     "pairs_per_cycle",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from flashperf.attribution.design import Observation
-from flashperf.attribution.prediction import Counts, MissingCallError, count_matrix
+from flashperf.attribution.prediction import CountMatrix, Counts, MissingCallError, count_matrix
 
 #: Penalty on the square of log(fitted / isolated), beside squares of log(fitted / measured): isolated times are
 #: trusted as one measurement that is off by 10 log units is; only what the runs don't determine stays near them.
@@ -34,7 +34,9 @@ class CostModel:
     Raises MissingCallError for a counted call without a time, ValueError for a time of 0 or a mask without counts.
     """
 
-    def __init__(self, counts: Counts, isolated: Mapping[int, Mapping[Any, float]], k: int) -> None:
+    def __init__(
+        self, counts: Counts | CountMatrix, isolated: Mapping[int, Mapping[Any, float]], k: int
+    ) -> None:
         matrix, calls = count_matrix(counts, k)
         logs = np.empty((len(isolated), len(calls)))
         for row, (worker, times) in enumerate(isolated.items()):

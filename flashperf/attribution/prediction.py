@@ -23,6 +23,7 @@ from flashperf.stats import t_interval
 
 Call = Hashable  # names one kind of call: kernel variant, shapes, dtypes, layout, cache state
 Counts = Mapping[int, Mapping[Any, float]]
+CountMatrix = tuple[csr_array, list[Call]]
 
 
 class MissingCallError(ValueError):
@@ -67,7 +68,7 @@ class Prediction:
 
 
 def predict(
-    counts: Counts,
+    counts: Counts | CountMatrix,
     isolated: Mapping[int, Mapping[Any, float]],
     standard: Mapping[int, float],
     k: int,
@@ -105,8 +106,10 @@ def predict(
     return Prediction(workers, shapley(np.log(predicted)).T, t_interval(host, confidence), fraction)
 
 
-def count_matrix(counts: Counts, k: int) -> tuple[csr_array, list[Call]]:
-    """Counts as a sparse matrix, masks x calls, and the calls of its columns."""
+def count_matrix(counts: Counts | CountMatrix, k: int) -> CountMatrix:
+    """Counts as a sparse matrix, masks x calls, and the calls of its columns; one that was made before as it is."""
+    if isinstance(counts, tuple):
+        return counts
     position: dict[Call, int] = {}
     rows, columns, values = [], [], []
     for mask in range(1 << k):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import sys
@@ -9,6 +10,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,12 @@ from flashperf.attribution import (
     SwitchLevels,
     active_switches,
     attribute,
+    count_matrix,
     predict,
     standard_seconds,
 )
 from flashperf.attribution.design import CONFIRM, PAIR, QUAD
+from flashperf.attribution.prediction import CountMatrix
 from flashperf.errors import EXIT_TOO_NOISY, UserError
 from flashperf.explain.metrics import pipeline_metrics
 from flashperf.explain.planned import cost_model, isolated_medians, unpack_counts
@@ -56,6 +60,11 @@ class Record:
     def switches(self) -> list[SwitchLevels]:
         """All switches of the run, in the order of its record."""
         return [SwitchLevels(**switch) for switch in self.explain["switches"]]
+
+    @cached_property
+    def matrix(self) -> CountMatrix:
+        """The counts of all mixtures. Raises ValueError where one has none."""
+        return count_matrix(self.counts, len(active_switches(self.switches)))
 
     @property
     def everything(self) -> int:
@@ -164,7 +173,7 @@ def predictions_of(
     for state in ("warm", "cold"):
         times = {worker: isolated_medians(record.isolated[worker], state) for worker in standard}
         try:
-            found[state] = predict(record.counts, times, standard, k)
+            found[state] = predict(record.matrix, times, standard, k)
         except ValueError as error:
             notes.append(f"no prediction from {state} caches: {error}")
     return found, tuple(notes)
@@ -173,7 +182,9 @@ def predictions_of(
 def costs_of(record: Record) -> CostModel | None:
     """The cost model of all mixtures, if the record has the counts and isolated times for one."""
     times = {worker: isolated_medians(found, "warm") for worker, found in record.isolated.items()}
-    return cost_model(record.counts, times)
+    with contextlib.suppress(ValueError):
+        return cost_model(record.matrix, times, len(active_switches(record.switches)))
+    return None
 
 
 def attribution_of(record: Record) -> Attribution:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import statistics
 import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from flashperf.attribution import CostModel, SwitchLevels
+from flashperf.attribution.prediction import CountMatrix
 from flashperf.pipeline.batching import schedule
 from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.checkpoint import checkpoint_key
@@ -176,11 +176,13 @@ def unpack_counts(packed: Mapping[str, Any]) -> dict[int, dict[str, int]]:
 
 def isolated_medians(record: Mapping[str, Mapping[str, list[float]]], state: str) -> dict[str, float]:
     """Seconds of every call of one worker: the median of its isolated samples, "warm" or "cold"."""
-    return {key: float(np.median(samples[state])) for key, samples in record.items()}
+    return {key: float(statistics.median(samples[state])) for key, samples in record.items()}
 
 
-def cost_model(counts: Counts, medians: Mapping[int, Mapping[str, float]]) -> CostModel | None:
-    """The cost model of all mixtures; None where calls were not counted, not all timed, or took no time at all."""
+def cost_model(
+    counts: Counts | CountMatrix, medians: Mapping[int, Mapping[str, float]], k: int
+) -> CostModel | None:
+    """The cost model of k switches; None where calls were not counted, not all timed, or took no time at all."""
     with contextlib.suppress(ValueError):
-        return CostModel(counts, medians, (len(counts) - 1).bit_length()) if medians else None
+        return CostModel(counts, medians, k) if medians else None
     return None

@@ -238,7 +238,7 @@ class PipelinePhases(Phases):
                 max(self.deadline.left_s, 0.0),
                 [f"isolated kernels, worker {worker.number + 1} of {len(pool.workers)}"],
             )
-        return planned.cost_model(counts, medians)
+        return planned.cost_model(counts, medians, everything.bit_length())
 
     def _bind(self, workers: Sequence[Worker], masks: Sequence[int]) -> None:
         """Fresh memory for some workers, and mixtures bound in it, by all at once since nothing is timed."""
