@@ -167,7 +167,7 @@ def predictions_of(
     except ValueError:
         return {}, ()
     if not set(standard) <= set(record.isolated):
-        return {}, ()
+        return {}, ("no prediction: the budget ended before every worker had timed its calls by themselves",)
     found: dict[str, Prediction] = {}
     notes = []
     for state in ("warm", "cold"):

@@ -225,6 +225,8 @@ class PipelinePhases(Phases):
         everything = max(counts)
         medians = {}
         for number, worker in enumerate(pool.workers):
+            if number and self.deadline.left_s < _REPORT_S:
+                break  # the shares need some workers' times, only the prediction needs all
             if number % 2 == 0:
                 self._bind(pool.workers[number : number + 2], [*cover, 0, everything])
             times = worker.call("isolated", masks=cover)
