@@ -23,6 +23,7 @@ import numpy as np
 
 from flashperf import environment, native
 from flashperf.environment import usable_cores
+from flashperf.errors import UserError
 from flashperf.roofs.levels import assumed_levels, cache_levels, working_sets
 from flashperf.roofs.subject import CHUNK_BYTES, RoofSubject, bind_peak, bind_stream, run_once
 from flashperf.store import RecordWriter, from_json, read_records
@@ -94,11 +95,14 @@ class Row:
     at_most: bool = False
     skipped: str = ""
 
+    def middle(self, runs: tuple[float, ...]) -> float:
+        """The median; where theirs must stay below, the best."""
+        return max(runs) if self.at_most else statistics.median(runs)
+
     @property
     def ratio(self) -> float:
-        """Ours over theirs, of medians; where theirs must stay below, of the best."""
-        middle = max if self.at_most else statistics.median
-        return middle(self.ours) / middle(self.theirs)
+        """Ours over theirs."""
+        return self.middle(self.ours) / self.middle(self.theirs)
 
     @property
     def is_right(self) -> bool:
@@ -110,8 +114,9 @@ class Row:
     def __str__(self) -> str:
         if self.skipped:
             return f"{self.name:36} skipped: {self.skipped}"
-        middle = max if self.at_most else statistics.median
-        values = f"{middle(self.ours):8.1f} {middle(self.theirs):8.1f} {self.unit:8} {self.ratio:5.2f}"
+        values = (
+            f"{self.middle(self.ours):8.1f} {self.middle(self.theirs):8.1f} {self.unit:8} {self.ratio:5.2f}"
+        )
         verdict = "ok" if self.is_right else "above the roof" if self.at_most else "differs"
         return f"{self.name:36} {values}  {verdict:8} {self.partner}"
 
@@ -224,13 +229,6 @@ def all_rows(thread_counts: list[int]) -> Iterator[Row]:
         yield from torch_below(subject, threads)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a record."""
-    for line in read_records(path).lines:
-        if line["kind"] == "row":
-            yield from_json(Row, line["row"])
-
-
 def main() -> int:
     """Print all comparisons; exit code 1 if one that was just measured is beyond the target."""
     parser = argparse.ArgumentParser(description="Roofs beside likwid-bench and torch's products.")
@@ -238,9 +236,14 @@ def main() -> int:
     parser.add_argument("--record", type=Path, help="keep all runs in a file")
     parser.add_argument("--from", dest="source", type=Path, help="measure nothing: print a record")
     options = parser.parse_args()
+    rows = all_rows(options.threads)
+    if options.source:
+        try:
+            rows = iter([from_json(Row, line["row"]) for line in read_records(options.source).of("row")])
+        except UserError as error:
+            parser.error(str(error))
     wrong = 0
     print(f"{'kernel':36} {'ours':>8} {'theirs':>8} {'':8} {'ratio':>5}")
-    rows = read_rows(options.source) if options.source else all_rows(options.threads)
     with RecordWriter(options.record) if options.record else nullcontext() as writer:
         if writer:
             writer.write("environment", environment=environment.capture())

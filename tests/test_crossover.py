@@ -1,4 +1,4 @@
-"""Crossovers from request to rule: axes, driver, record, text, command; real processes only at the end."""
+"""Crossovers from request to rule: driver, record, text, command; no process is started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import math
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 import sample_parts
 
-from flashperf import cli, registry
+from flashperf import cli
 from flashperf.blocks import Block
-from flashperf.crossover import axes, crossover, driver, replay
-from flashperf.crossover.axes import Axis, axis_of, base_sizes
+from flashperf.crossover import driver, replay
 from flashperf.crossover.driver import Session
 from flashperf.crossover.finder import Crossing, Finding, OutOfTime, ScanPoint, find
 from flashperf.crossover.journal import Journal, Plan
@@ -26,7 +25,6 @@ from flashperf.crossover.pair import KEPT_SIZES, Pairs
 from flashperf.crossover.result import CrossoverResult, SideTimes, advice_words
 from flashperf.errors import UserError
 from flashperf.plots.crossover import crossover_picture, crossover_svg
-from flashperf.problem import WrongResult
 from flashperf.progress import NullProgress
 from flashperf.records import Interval
 from flashperf.store import RecordError, RecordWriter, to_json
@@ -257,42 +255,6 @@ def test_the_rule_is_cpp_that_chooses_what_the_parts_say(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "name", "keys"),
-    [
-        ("fusion", None, ("rows",)),
-        ("fusion", "cols", ("cols",)),
-        ("quantization", "rows", ("m",)),
-        ("quantization", "depth", ("k",)),
-        ("attention", None, ("rows", "keys")),
-        ("attention", "rows", ("rows",)),
-        ("attention", "head_dim", ("head_dim",)),
-        ("launch", None, ("n",)),
-        ("checkpoint", None, ("steps",)),
-    ],
-)
-def test_an_axis_is_a_name_for_sizes(mechanism: str, name: str | None, keys: tuple[str, ...]) -> None:
-    assert axis_of(registry.mechanism(mechanism), name).keys == keys
-
-
-def test_every_mechanism_has_an_axis_and_sizes_on_it() -> None:
-    for mechanism in registry.mechanisms():
-        axis = axis_of(mechanism)
-        sizes = axis.at(base_sizes(mechanism), 7)
-        assert set(sizes) == set(mechanism.bench_sizes[0])
-        assert all(sizes[key] == 7 for key in axis.keys)
-
-
-def test_sizes_follow_the_words_that_are_given() -> None:
-    fusion = registry.mechanism("fusion")
-    assert base_sizes(fusion, {"op": "softmax", "cols": 99})["op"] == "softmax"
-    assert base_sizes(fusion, {"op": "softmax", "cols": 99})["cols"] == 99
-    with pytest.raises(UserError, match="unknown op of fusion 'sofmax'"):
-        base_sizes(fusion, {"op": "sofmax"})
-    assert Axis("length", ("rows", "keys")).default_high < Axis("rows", ("rows",)).default_high
-    assert set(axes.DEFAULT_ORDER) <= set(axes.AXES)
-
-
-@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "name a mechanism, or a record with --from"),
@@ -386,56 +348,6 @@ def test_one_size_has_no_fitted_cost() -> None:
     alone = CrossoverResult(("a", "b"), "n", "toy", (1, 2), NONE, result.times[:1], sample_parts.BUSY, 1.0)
     assert alone.fits is None
     assert "the machine is busy: load 3.4" in str(alone)
-
-
-def quick(x: np.ndarray) -> np.ndarray:
-    return x * 2.0
-
-
-def slow(x: np.ndarray) -> np.ndarray:
-    return np.array([value * 2.0 for value in x])
-
-
-def wrong_from_eight(x: np.ndarray) -> np.ndarray:
-    return x * (2.0 if x.size < 8 else 3.0)
-
-
-def ramp(size: int) -> tuple[np.ndarray]:
-    return (np.arange(1, size + 1, dtype=np.float64),)
-
-
-def real(other: Callable[..., Any], **options: Any) -> CrossoverResult:
-    return crossover(quick, other, ramp, low=1, high=300, budget_s=20.0, processes=4, **options)
-
-
-@pytest.mark.slow
-def test_two_callables_cross_in_real_processes(tmp_path: Path) -> None:
-    result = real(slow, axis="elements", record=tmp_path / "r.jsonl")
-    assert result.names == ("quick", "slow")
-    assert result.finding.scan[-1].sign == 1
-    assert replay(tmp_path / "r.jsonl")[1].finding == result.finding
-
-
-@pytest.mark.slow
-def test_a_callable_that_is_wrong_at_some_size_is_not_timed_there() -> None:
-    with pytest.raises((WrongResult, UserError), match=r"(?s)at size \d+.*wrong result"):
-        real(wrong_from_eight)
-
-
-def test_callables_are_refused_in_one_line() -> None:
-    with pytest.raises(UserError, match="crossover takes functions for a, b and inputs"):
-        crossover(quick, slow, 3)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="not 5:5"):
-        crossover(quick, slow, ramp, low=5, high=5)
-    with pytest.raises(UserError, match="4 processes or more"):
-        crossover(quick, slow, ramp, processes=2)
-    for axis in ("my rows", "if", None):
-        with pytest.raises(UserError, match="axis is the name of a variable"):
-            crossover(quick, slow, ramp, axis=axis)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="not True:5"):
-        crossover(quick, slow, ramp, low=True, high=5)
-    with pytest.raises(UserError, match="must be positive"):
-        crossover(quick, slow, ramp, budget_s=math.inf)
 
 
 def test_the_time_of_the_next_size_is_read_off_the_last_two() -> None:

@@ -316,6 +316,7 @@ def measured_lines(tmp_path: Path) -> list[dict[str, Any]]:
         ("runs", [], "mixtures, 0 runs"),
         ("runs", [{"seconds": "x", "cpu_s": 1.0}], "a run's seconds is 'x'"),
         ("runs", [{"seconds": math.nan, "cpu_s": 1.0}], "a run's seconds is nan"),
+        ("runs", [{"seconds": 0.0, "cpu_s": 0.0}], "a run's seconds is 0.0"),
     ],
 )
 def test_a_damaged_group_is_named_and_not_used(tmp_path: Path, field: str, value: Any, message: str) -> None:
@@ -339,6 +340,26 @@ def test_a_record_without_its_closing_line_is_partial_and_says_why(tmp_path: Pat
     found = analyse(lines)
     assert found.partial
     assert "no closing line" in found.attribution.stopped
+
+
+def test_isolated_times_of_some_workers_give_shares_and_say_why_nothing_is_predicted(tmp_path: Path) -> None:
+    lines = measured_lines(tmp_path)
+    counts = {mask: {"call": 1 + mask} for mask in range(8)}
+    lines.insert(-1, {"kind": "counts", **planned.pack_counts(counts)})
+    lines.insert(-1, {"kind": "isolated", "worker": 3, "times": {"call": {"warm": [1e-4], "cold": [1e-4]}}})
+    found = analyse(lines).attribution
+    assert found.workers == 8
+    assert found.shares[0].predicted is None
+    assert any("no prediction: the budget ended" in note for note in found.notes)
+
+
+def test_counts_that_are_cut_off_are_damage(tmp_path: Path) -> None:
+    lines = measured_lines(tmp_path)
+    counts = planned.pack_counts({mask: {"call": 1} for mask in range(8)})
+    counts["masks_zlib"] = counts["masks_zlib"][:-10]
+    lines.insert(-1, {"kind": "counts", **counts})
+    with pytest.raises(UserError, match="damaged"):
+        analyse(lines)
 
 
 def test_isolated_times_that_cannot_be_cost_the_prediction_only(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from flashperf.attribution import SwitchLevels
 from flashperf.disturbance import host_counters
-from flashperf.explain.analysis import Record
 from flashperf.explain.pipeline_rows import pipeline_rows
+from flashperf.explain.record import Record
 from flashperf.records import Metric
 
 BASE = {"seconds": 1.0, "cpu_s": 1.0}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flashperf.explain import run
-from flashperf.explain.run import PipelinePhases
+from flashperf.explain import pipeline_phases
+from flashperf.explain.pipeline_phases import PipelinePhases
 from flashperf.pipeline.switches import STANDARD, parse_levels
 from flashperf.progress import NullProgress
 from flashperf.store import read_records
@@ -57,7 +57,7 @@ class LocalPool:
 
 
 def test_probes_are_of_standard_and_of_flash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "WorkerPool", LocalPool)
+    monkeypatch.setattr(pipeline_phases, "WorkerPool", LocalPool)
     options: dict[str, Any] = {"budget_s": 9.0, "seed": 0, "out": tmp_path, "progress": NullProgress()}
     phases = PipelinePhases("single", "small", STANDARD, parse_levels("a"), began=None, **options)
     assert any(s.standard != s.flash and not s.active for s in phases.switches), "else this shows nothing"

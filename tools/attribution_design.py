@@ -26,7 +26,8 @@ from flashperf.attribution import (
     shapley,
 )
 from flashperf.attribution.shapley import signs
-from flashperf.explain.analysis import costs_of, observations_of, sort_lines
+from flashperf.explain.analysis import costs_of
+from flashperf.explain.record import observations_of, sort_lines
 from flashperf.noise import load_noise
 from flashperf.stats import t_interval
 from flashperf.store import read_records

@@ -4,9 +4,9 @@ Complement pairs are blind to interactions of two switches, not of three: where 
 (INT8 makes the format of a float product irrelevant), a share of one worker scatters with the sets that it drew.
 The calls of every mixture are known before it is run. So T^(S) = sum of counts x costs is fitted to the calls that
 were timed, and only what the fit leaves is estimated by least squares; the Shapley values of log T^ are exact.
-Nothing rests on the fit being right: a worker's fit comes from the others alone, is therefore a constant to it, and
-what is subtracted from its differences is added again as a Shapley value (a control variate; for Shapley values:
-Witter, Liu and Musco, Regression-adjusted Monte Carlo estimators for Shapley values, 2025).
+Nothing rests on the fit being right: a worker's fit comes from the others' calls alone, and what is taken off its
+differences is log T^ less the shares of log T^, which has no shares (a control variate; for Shapley values: Witter,
+Liu and Musco, Regression-adjusted Monte Carlo estimators for Shapley values, 2025).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import numpy as np
 from flashperf.attribution.design import Observation
 from flashperf.attribution.prediction import CountMatrix, Counts, MissingCallError, count_matrix
 
-#: Penalty on the square of log(fitted / isolated), beside squares of log(fitted / measured): isolated times are
-#: trusted as one measurement that is off by 10 log units is; only what the runs don't determine stays near them.
+#: Of log(fitted / isolated) beside log(fitted / measured), before both are squared: an isolated time weighs a
+#: hundredth of a measured one, so only what the runs don't determine stays near it.
 _PENALTY = 0.1
 _MOST_STEPS, _LEAST_STEP, _ENOUGH = 12, 1e-3, 1e-4
-_LONGEST_STEP = 5.0  # of a log factor: costs that are off by more take another step
 _LEAST_HOST = 0.02  # of the fastest mixture: where the fit of what no call accounts for begins, at least
 
 
@@ -82,11 +81,11 @@ def _log_factors(costs: np.ndarray, measured: np.ndarray, weight: np.ndarray) ->
         parts = costs * np.exp(factors)
         slopes = np.vstack([weight[:, None] * parts / parts.sum(axis=1, keepdims=True), penalty])
         step, size = np.linalg.solve(slopes.T @ slopes, -slopes.T @ left), 1.0
-        step *= min(1.0, _LONGEST_STEP / max(np.abs(step).max(), 1e-300))  # beyond, exp overflows
-        while (after := residuals(factors + size * step)) @ after >= left @ left and size > _LEAST_STEP:
+        # A step so long that exp overflows leaves inf or nan, which is no less than before either.
+        while not (after := residuals(factors + size * step)) @ after < left @ left and size > _LEAST_STEP:
             size /= 2
         gained = left @ left - after @ after
-        if gained <= 0:
+        if not gained > 0:
             break
         enough = gained < _ENOUGH * (left @ left)
         factors, left = factors + size * step, after

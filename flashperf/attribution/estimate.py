@@ -54,12 +54,7 @@ def estimate_workers(
     """
     used, notes = usable_cycles(observations, k)
     basis = contrasts(k)
-    moments = {
-        worker: [
-            moments_of(cycle, k, basis, _interactions_by_others(worker, used, k, costs)) for cycle in cycles
-        ]
-        for worker, cycles in used.items()
-    }
+    moments = {worker: _cycle_moments(worker, used, k, basis, costs) for worker in used}
     good = [worker for worker, cycles in moments.items() if solve(reduce(add, cycles), basis) is not None]
     if not good:
         runs = sum(len(o.seconds) for o in observations if o.group.kind != CONFIRM)
@@ -70,7 +65,8 @@ def estimate_workers(
     if len(good) < len(used):
         lost = ", ".join(str(worker) for worker in used if worker not in good)
         notes = (*notes, f"too little measured by worker {lost}")
-    pooled = np.array([_contribution(worker, good, moments, basis) for worker in good])
+    everyone = reduce(add, (cycle for worker in good for cycle in moments[worker]))
+    pooled = np.array([_contribution(everyone, moments[worker], len(good), basis) for worker in good])
     quads = [_quads(used[worker], k) for worker in good]
     return WorkerEstimates(
         tuple(good),
@@ -85,35 +81,34 @@ def estimate_workers(
     )
 
 
-def _interactions_by_others(worker: int, used: Cycles, k: int, costs: CostModel | None) -> np.ndarray:
-    """Log times of all mixtures, less their shares, by costs fitted to all workers but one; 0 without a fit."""
+def _cycle_moments(
+    worker: int, used: Cycles, k: int, basis: np.ndarray, costs: CostModel | None
+) -> list[Moments]:
+    """Moments of each cycle of a worker, less the interactions that costs fitted to all others explain."""
     others = [o for other, cycles in used.items() if other != worker for cycle in cycles for o in cycle]
-    if costs is None or not others:
-        return np.zeros(1 << k)
-    fitted = costs.log_times(others)
-    return fitted - signs(np.arange(1 << k), k) @ shapley(fitted) / 2
+    known = np.zeros(1 << k)
+    if costs is not None and others:
+        fitted = costs.log_times(others)
+        known = fitted - signs(np.arange(1 << k), k) @ shapley(fitted) / 2
+    return [moments_of(cycle, k, basis, known) for cycle in used[worker]]
 
 
-def _contribution(
-    worker: int, good: Sequence[int], moments: dict[int, list[Moments]], basis: np.ndarray
-) -> np.ndarray:
+def _contribution(everyone: Moments, mine: Sequence[Moments], workers: int, basis: np.ndarray) -> np.ndarray:
     """Pseudo-values of one worker's shares and total, and their jackknife by its cycles: shape (2, k + 1)."""
-    others = [cycle for other in good if other != worker for cycle in moments[other]]
-    without = solve(reduce(add, others), basis) if others else None
+    without = solve(everyone - reduce(add, mine), basis) if workers > 1 else None
 
-    def pseudo_value(cycles: Sequence[Moments]) -> np.ndarray | None:
-        pooled = solve(reduce(add, [*others, *cycles]), basis)
+    def pseudo_value(moments: Moments) -> np.ndarray | None:
+        pooled = solve(moments, basis)
         if pooled is None or without is None:
             return pooled
-        return len(good) * pooled - (len(good) - 1) * without
+        return workers * pooled - (workers - 1) * without
 
-    mine = moments[worker]
-    left_out = [pseudo_value(mine[:n] + mine[n + 1 :]) for n in range(len(mine))] if len(mine) > 1 else [None]
+    left_out = [pseudo_value(everyone - cycle) for cycle in mine] if len(mine) > 1 else [None]
     within = np.full(basis.shape[0] + 1, np.nan)
     if not any(estimate is None for estimate in left_out):
         within = jackknife_standard_error(np.array(left_out))
-    value = pseudo_value(mine)
-    assert value is not None  # the worker's own pairs determine it
+    value = pseudo_value(everyone)
+    assert value is not None  # every worker's own pairs determine it
     return np.array([value, within])
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from flashperf.errors import UserError
 from flashperf.explain.factory import Factory, target_of
 from flashperf.explain.own import FactoryPhases
-from flashperf.explain.run import PipelinePhases, replay
+from flashperf.explain.pipeline_phases import PipelinePhases
+from flashperf.explain.run import replay
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.records import Explanation
 

@@ -13,7 +13,7 @@ from flashperf.records import Attribution, Interval, Metric
 from flashperf.stats import ratio_interval, t_interval
 
 if TYPE_CHECKING:
-    from flashperf.explain.analysis import Record
+    from flashperf.explain.record import Record
 
 _Both = tuple[Interval | None, Interval | None]
 _Runs = dict[int, dict[int, list[dict[str, float]]]]  # mask -> worker -> runs

@@ -11,7 +11,7 @@ from flashperf.records import Interval, Metric
 from flashperf.stats import t_interval
 
 if TYPE_CHECKING:
-    from flashperf.explain.analysis import Record
+    from flashperf.explain.record import Record
 
 #: field of a run -> (title, unit, better, scale, note); means over a worker's runs, zeros included
 _OF_RUNS = {

@@ -182,7 +182,7 @@ def isolated_medians(record: Mapping[str, Mapping[str, list[float]]], state: str
 def cost_model(
     counts: Counts | CountMatrix, medians: Mapping[int, Mapping[str, float]], k: int
 ) -> CostModel | None:
-    """The cost model of k switches; None where calls were not counted, not all timed, or took no time at all."""
+    """The cost model of k switches; None where a call was not timed by itself, or took no time at all."""
     with contextlib.suppress(ValueError):
-        return CostModel(counts, medians, k) if medians else None
+        return CostModel(counts, medians, k)
     return None

@@ -181,26 +181,26 @@ class Session:
                 if self.deadline.left_s < reserve_s:
                     return
                 group = blocks[worker.number][number]
-                self._make_ready({worker: group.masks})
+                self._make_ready({worker: masks_of([group])})
                 self.run(worker, -1, group, lead_in=True)
             self._report("interactions", reserve_s)
             if self.deadline.left_s - reserve_s < (self.deadline.elapsed_s - begin) * 1.1:
                 return
 
-    def attribution(self) -> Attribution:
-        """What is known so far."""
+    def attribution(self, costs: CostModel | None = None) -> Attribution:
+        """What is known so far; with ``costs`` more exactly, and at the price of fitting them for every worker."""
         return attribute(
             self.observations,
             self.switches,
             repeated=self.repeated,
             seconds=self.deadline.elapsed_s,
             stopped=self.stopped,
-            costs=self.costs,
+            costs=costs,
         )
 
     def precise(self) -> bool:
         """Whether every share is known well enough to stop before the budget is spent."""
-        found = self.attribution()
+        found = self.attribution(self.costs)
         if found.workers < len(self.pool.workers):
             return False
         return shares_within(found, _ENOUGH_LOG, _ENOUGH_POINTS)
