@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import operator
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,17 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """The mechanism and the words among its fixed sizes, such as ``fusion softmax``."""
-        return " ".join([self.mechanism, *(value for value in self.fixed.values() if isinstance(value, str))])
+        """As ``title_of`` has it."""
+        return title_of(self.mechanism, self.fixed)
 
     def choose(self, size: int) -> str:
         """The variant for a size on the axis; beyond what was measured, as at the nearest size that was."""
         return self.use[bisect_right(self.thresholds, size)]
+
+
+def title_of(mechanism: str, fixed: Mapping[str, Any]) -> str:
+    """The mechanism and the words among its fixed sizes, such as ``fusion softmax``."""
+    return " ".join([mechanism, *(value for value in fixed.values() if isinstance(value, str))])
 
 
 @dataclass(frozen=True)

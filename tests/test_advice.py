@@ -19,7 +19,7 @@ from flashperf import cli, registry
 from flashperf.advice import Rule
 from flashperf.crossover import advise as advise_module
 from flashperf.crossover import subject_of
-from flashperf.crossover.advise import Advised, advise, again, rule_of, subjects, title_of, write_advice
+from flashperf.crossover.advise import Advised, advise, again, rule_of, subjects, write_advice
 from flashperf.errors import UserError
 
 RECORD = Path(__file__).parents[1] / "results" / "xeon-amx" / "crossover-precision.jsonl"
@@ -135,7 +135,7 @@ FOUND = {"one": ONE, "twice": TWICE, "none": NONE, "unknown": UNKNOWN, "nothing"
 def test_every_mechanism_and_every_word_has_a_line() -> None:
     found = list(subjects(registry.names(), "cpu"))
     assert {subject.mechanism for subject in found} == set(registry.names())
-    assert len({title_of(subject) for subject in found}) == len(found) >= len(registry.names()) + 3
+    assert len({subject.title for subject in found}) == len(found) >= len(registry.names()) + 3
     assert [(s.a, s.b) for s in found if s.mechanism == "batching"] == [("packed", "padded")]
 
 

@@ -45,13 +45,6 @@ def subjects(names: Sequence[str], backend: str) -> Iterator[Subject]:
                 yield subject_of(name, between=PAIRS.get(name), sizes=words, backend=backend)
 
 
-def title_of(subject: Subject) -> str:
-    """The mechanism and the words among its sizes: ``fusion softmax``."""
-    return " ".join(
-        [subject.mechanism, *(value for value in subject.fixed.values() if isinstance(value, str))]
-    )
-
-
 def advise(
     names: Sequence[str],
     *,
@@ -78,7 +71,7 @@ def advise(
         try:
             found.append(_advised(subject, share_s, high, folder, told))
         except KeyboardInterrupt:
-            return found + [Advised(title_of(left), None, None, INTERRUPTED) for left in todo[number:]]
+            return found + [Advised(left.title, None, None, INTERRUPTED) for left in todo[number:]]
         told.phase("advise", f"{found[-1].title}: {_said(found[-1])}")
         finished(found)
     return found
@@ -89,7 +82,7 @@ class _Overall:
 
     def __init__(self, sink: ProgressSink, subject: Subject, number: int, count: int, share_s: float) -> None:
         self._sink, self._number, self._count, self._share_s = sink, number, count, share_s
-        sink.phase("advise", f"{number + 1} of {count}, {title_of(subject)}: {subject.a} or {subject.b}?")
+        sink.phase("advise", f"{number + 1} of {count}, {subject.title}: {subject.a} or {subject.b}?")
 
     def phase(self, name: str, detail: str) -> None:
         if name == "advise":
@@ -103,7 +96,7 @@ class _Overall:
 def _advised(
     subject: Subject, share_s: float, high: int | None, folder: Path | None, progress: ProgressSink
 ) -> Advised:
-    title = title_of(subject)
+    title = subject.title
     record = folder / RECORDS.replace("*", title.replace(" ", "-")) if folder else None
     try:
         result = _one(subject, share_s, high, record, progress)
@@ -150,7 +143,7 @@ def again(folder: Path) -> list[Advised]:
             title = path.stem.removeprefix(RECORDS.partition("*")[0]).replace("-", " ")
             found.append(Advised(title, None, None, str(error)))
             continue
-        found.append(Advised(title_of(subject), rule_of(subject, result), result))
+        found.append(Advised(subject.title, rule_of(subject, result), result))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flashperf.advice import title_of
 from flashperf.errors import UserError
 from flashperf.records import Case, Mechanism
 from flashperf.suggest import unknown_name
@@ -128,6 +129,11 @@ class Subject:
     def fixed(self) -> dict[str, int | str]:
         """The sizes that stay as they are."""
         return {key: value for key, value in self.sizes.items() if key not in self.axis.keys}
+
+    @property
+    def title(self) -> str:
+        """The mechanism and the words among its fixed sizes, such as ``fusion softmax``."""
+        return title_of(self.mechanism, self.fixed)
 
     def __str__(self) -> str:
         fixed = ", ".join(f"{key}={value}" for key, value in self.fixed.items())
