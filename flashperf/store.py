@@ -144,7 +144,7 @@ class RecordWriter:
             schema=SCHEMA_VERSION,
             program=PROGRAM,
             version=flashperf.__version__,
-            command=list(sys.argv),
+            command=[Path(sys.argv[0]).name, *sys.argv[1:]],
             time=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 

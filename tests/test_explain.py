@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flashperf.attribution import SwitchLevels
+from flashperf.attribution import SwitchLevels, call_counts
 from flashperf.errors import UserError
 from flashperf.explain import planned, replay
 from flashperf.explain.analysis import analyse
+from flashperf.explain.packed import pack_counts
 from flashperf.explain.planned import Planner
 from flashperf.explain.run import Phases
 from flashperf.explain.session import Deadline, Session, measure_advice
@@ -290,12 +291,11 @@ def test_covering_mixtures_hold_every_call_and_survive_the_record() -> None:
     switches = planned.find_active(planner, STANDARD, parse_levels("a"))
     counts = planned.count_all(planner, switches)
     assert len(counts) == 2 ** sum(switch.active for switch in switches)
-    cover = planned.covering_masks(counts)
+    cover = counts.cover()
     assert len(cover) < 30
-    assert set().union(*(counts[m] for m in cover)) == set().union(*counts.values())
-    assert planned.unpack_counts(planned.pack_counts(counts)) == counts
+    assert set().union(*(counts.of(m) for m in cover)) == set(counts.calls)
     assert planned.mixture(switches, 0) == STANDARD
-    assert planned.mixture(switches, max(counts)) == parse_levels("a")
+    assert planned.mixture(switches, len(counts) - 1) == parse_levels("a")
 
 
 def measured_lines(tmp_path: Path) -> list[dict[str, Any]]:
@@ -345,7 +345,7 @@ def test_a_record_without_its_closing_line_is_partial_and_says_why(tmp_path: Pat
 def test_isolated_times_of_some_workers_give_shares_and_say_why_nothing_is_predicted(tmp_path: Path) -> None:
     lines = measured_lines(tmp_path)
     counts = {mask: {"call": 1 + mask} for mask in range(8)}
-    lines.insert(-1, {"kind": "counts", **planned.pack_counts(counts)})
+    lines.insert(-1, {"kind": "counts", **pack_counts(call_counts(counts, 3))})
     lines.insert(-1, {"kind": "isolated", "worker": 3, "times": {"call": {"warm": [1e-4], "cold": [1e-4]}}})
     found = analyse(lines).attribution
     assert found.workers == 8
@@ -355,8 +355,8 @@ def test_isolated_times_of_some_workers_give_shares_and_say_why_nothing_is_predi
 
 def test_counts_that_are_cut_off_are_damage(tmp_path: Path) -> None:
     lines = measured_lines(tmp_path)
-    counts = planned.pack_counts({mask: {"call": 1} for mask in range(8)})
-    counts["masks_zlib"] = counts["masks_zlib"][:-10]
+    counts = pack_counts(call_counts({mask: {"call": 1} for mask in range(8)}, 3))
+    counts["counts_zlib"] = counts["counts_zlib"][:-10]
     lines.insert(-1, {"kind": "counts", **counts})
     with pytest.raises(UserError, match="damaged"):
         analyse(lines)
@@ -365,7 +365,7 @@ def test_counts_that_are_cut_off_are_damage(tmp_path: Path) -> None:
 def test_isolated_times_that_cannot_be_cost_the_prediction_only(tmp_path: Path) -> None:
     lines = measured_lines(tmp_path)
     counts = {mask: {"call": 1, "slow": int(mask == 0)} for mask in range(8)}
-    lines.insert(-1, {"kind": "counts", **planned.pack_counts(counts)})
+    lines.insert(-1, {"kind": "counts", **pack_counts(call_counts(counts, 3))})
     for worker in range(8):
         times = {key: {"warm": [1e-4], "cold": [1.0]} for key in ("call", "slow")}
         lines.insert(-1, {"kind": "isolated", "worker": worker, "times": times})

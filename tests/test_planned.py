@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
-from flashperf.explain.planned import Planner, covering_masks, find_active, pack_counts, unpack_counts
+from flashperf.attribution import call_counts
+from flashperf.explain.packed import pack_counts, unpack_counts
+from flashperf.explain.planned import Planner, count_all, find_active, mixture
 from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.config import ModelConfig
 from flashperf.pipeline.engine import CpuEngine
@@ -69,12 +72,26 @@ def test_cover_and_record_of_counts() -> None:
         mask: {f"call{i}": int(rng.integers(1, 9)) for i in rng.choice(40, 6, replace=False)}
         for mask in range(32)
     }
-    cover = covering_masks(counts)
+    packed = call_counts(counts, 5)
+    cover = packed.cover()
     assert set().union(*(counts[mask] for mask in cover)) == set().union(*counts.values())
     assert len(cover) < 32
-    assert unpack_counts(pack_counts(counts)) == counts
-    plain = {"keys": ["a", "b"], "masks": [[[0, 1]], [[0, 2], [1, 3]]]}
-    assert unpack_counts(plain) == {0: {"a": 1}, 1: {"a": 2, "b": 3}}, "older records"
+    again = unpack_counts(json.loads(json.dumps(pack_counts(packed))))
+    assert len(again) == 32
+    assert {mask: again.of(mask) for mask in range(32)} == counts
+
+
+@pytest.mark.parametrize("what", [SERVED, ALONE], ids=["served", "alone"])
+def test_all_mixtures_at_once_are_counted_as_one_by_one(what: object) -> None:
+    planner = Planner(ODD, what)  # type: ignore[arg-type]
+    switches = find_active(
+        planner, STANDARD, parse_levels("b,dispatch=eager,preprocessing=rebuilt,span=window")
+    )
+    counts = count_all(planner, switches)
+    assert len(counts) == 2 ** sum(switch.active for switch in switches)
+    for mask in range(len(counts)):
+        assert counts.of(mask) == Planner(ODD, what).counts(mixture(switches, mask))  # type: ignore[arg-type]
+    assert all(counts.matrix.sum(axis=0) > 0), "no call that no mixture makes"
 
 
 def test_schedules_depend_on_batching_alone() -> None:
@@ -83,4 +100,4 @@ def test_schedules_depend_on_batching_alone() -> None:
         planner = Planner(ODD, SERVED)
         planner.counts(first)
         planner.counts(same)
-        assert len(planner._uses) == 1
+        assert len(planner._schedules) == 1

@@ -37,7 +37,7 @@ def test_written_lines_are_read_back(tmp_path: Path) -> None:
     found = read_records(path)
     assert found.header["schema"] == SCHEMA_VERSION
     assert found.header["program"] == "flashperf"
-    assert found.header["command"] == sys.argv
+    assert found.header["command"] == [Path(sys.argv[0]).name, *sys.argv[1:]]
     assert found.lines[0] == {
         "kind": "sample", "worker": 3, "seconds": [0.25, 0.5], "array": [0, 1, 2], "case": "a=1",
     }  # fmt: skip

@@ -4,6 +4,7 @@ The methods, and the simulations that chose them, are in docs/measuring.md.
 """
 
 from flashperf.attribution.costs import CostModel
+from flashperf.attribution.counts import CallCounts, call_counts
 from flashperf.attribution.design import (
     Group,
     Observation,
@@ -17,12 +18,12 @@ from flashperf.attribution.design import (
 )
 from flashperf.attribution.estimate import WorkerEstimates, estimate_workers, standard_seconds
 from flashperf.attribution.interactions import Candidate, confirm_interactions, screen_interactions
-from flashperf.attribution.prediction import Call, MissingCallError, Prediction, count_matrix, predict
+from flashperf.attribution.prediction import MissingCallError, Prediction, predict
 from flashperf.attribution.shapley import shapley
 from flashperf.attribution.summary import attribute, percent_is_defined, precise_enough, shares_within
 
 __all__ = [
-    "Call",
+    "CallCounts",
     "Candidate",
     "CostModel",
     "Group",
@@ -33,10 +34,10 @@ __all__ = [
     "WorkerEstimates",
     "active_switches",
     "attribute",
+    "call_counts",
     "confirm_interactions",
     "confirmation_block",
     "confirmation_groups",
-    "count_matrix",
     "cycle_groups",
     "estimate_workers",
     "pairs_per_cycle",

@@ -15,9 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from flashperf.attribution.counts import call_counts
 from flashperf.attribution.design import Observation
-from flashperf.attribution.prediction import CountMatrix, Counts, MissingCallError, count_matrix
+from flashperf.attribution.prediction import Counts, MissingCallError
 
 #: Of log(fitted / isolated) beside log(fitted / measured), before both are squared: an isolated time weighs a
 #: hundredth of a measured one, so only what the runs don't determine stays near it.
@@ -33,10 +35,9 @@ class CostModel:
     Raises MissingCallError for a counted call without a time, ValueError for a time of 0 or a mask without counts.
     """
 
-    def __init__(
-        self, counts: Counts | CountMatrix, isolated: Mapping[int, Mapping[Any, float]], k: int
-    ) -> None:
-        matrix, calls = count_matrix(counts, k)
+    def __init__(self, counts: Counts, isolated: Mapping[int, Mapping[Any, float]], k: int) -> None:
+        counted = call_counts(counts, k)
+        calls = counted.calls
         logs = np.empty((len(isolated), len(calls)))
         for row, (worker, times) in enumerate(isolated.items()):
             for column, call in enumerate(calls):
@@ -45,11 +46,10 @@ class CostModel:
                 if not times[call] > 0:
                     raise ValueError(f"the call {call!r} takes {times[call]} s by itself in worker {worker}")
                 logs[row, column] = np.log(times[call])
-        seconds = matrix.toarray() * np.exp(logs.mean(axis=0))
-        shapes = np.round(seconds / seconds.max(axis=0), 9)
-        _, group = np.unique(shapes, axis=1, return_inverse=True)
-        self._costs = np.zeros((1 << k, group.max() + 1))
-        np.add.at(self._costs.T, group.ravel(), seconds.T)
+        seconds = counted.matrix * np.exp(logs.mean(axis=0))
+        group = _in_proportion(seconds)
+        members = csr_array((np.ones(group.size), (np.arange(group.size), group)))
+        self._costs = np.asarray((seconds @ members).todense())
 
     def log_times(self, observations: Iterable[Observation]) -> np.ndarray:
         """Fitted log seconds of all mixtures, shape (2**k,), from the calls of some."""
@@ -63,6 +63,16 @@ class CostModel:
         host = max(least - self._costs[run[fastest]].sum(), _LEAST_HOST * least)
         costs = np.column_stack([self._costs, np.full(len(self._costs), host)])
         return np.log(costs @ np.exp(_log_factors(costs[run], measured, np.sqrt(number))))
+
+
+def _in_proportion(columns: csr_array) -> np.ndarray:
+    """A number per column, the same for columns of which one is a multiple of the other; all are >= 0.
+
+    Columns are told apart by two random means of their rows, weighted with the columns.
+    """
+    weights = np.random.default_rng(0).random((2, columns.shape[0]))
+    found = (weights @ columns) / columns.sum(axis=0)
+    return np.unique(np.round(found, 12), axis=1, return_inverse=True)[1].ravel()
 
 
 def _log_factors(costs: np.ndarray, measured: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -10,20 +10,18 @@ misses even the total of a pipeline whose times simply add up.)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
+from flashperf.attribution.counts import Call, CallCounts, call_counts
 from flashperf.attribution.shapley import shapley
 from flashperf.records import Interval
 from flashperf.stats import t_interval
 
-Call = Hashable  # names one kind of call: kernel variant, shapes, dtypes, layout, cache state
-Counts = Mapping[int, Mapping[Any, float]]
-CountMatrix = tuple[csr_array, list[Call]]
+Counts = CallCounts | Mapping[int, Mapping[Any, float]]
 
 
 class MissingCallError(ValueError):
@@ -68,7 +66,7 @@ class Prediction:
 
 
 def predict(
-    counts: Counts | CountMatrix,
+    counts: Counts,
     isolated: Mapping[int, Mapping[Any, float]],
     standard: Mapping[int, float],
     k: int,
@@ -86,15 +84,15 @@ def predict(
     if isolated.keys() != standard.keys() or not standard:
         raise ValueError(f"isolated times of workers {sorted(isolated)} but Standard of {sorted(standard)}")
     workers = tuple(sorted(standard))
-    matrix, calls = count_matrix(counts, k)
-    times = np.empty((len(calls), len(workers)))
+    counted = call_counts(counts, k)
+    times = np.empty((len(counted.calls), len(workers)))
     for column, worker in enumerate(workers):
-        for row, call in enumerate(calls):
+        for row, call in enumerate(counted.calls):
             if call not in isolated[worker]:
                 raise MissingCallError(call, worker)
             times[row, column] = isolated[worker][call]
     whole = np.array([standard[worker] for worker in workers])
-    kernels = np.asarray(matrix @ times)
+    kernels = np.asarray(counted.matrix @ times)
     host = whole - kernels[0]
     predicted = kernels + host
     if not (predicted > 0).all():
@@ -104,20 +102,3 @@ def predict(
         )
     fraction = float((kernels[0] / whole).mean())
     return Prediction(workers, shapley(np.log(predicted)).T, t_interval(host, confidence), fraction)
-
-
-def count_matrix(counts: Counts | CountMatrix, k: int) -> CountMatrix:
-    """Counts as a sparse matrix, masks x calls, and the calls of its columns; one that was made before as it is."""
-    if isinstance(counts, tuple):
-        return counts
-    position: dict[Call, int] = {}
-    rows, columns, values = [], [], []
-    for mask in range(1 << k):
-        if mask not in counts:
-            raise ValueError(f"no counts for mixture {mask:0{k}b}")
-        for call, count in counts[mask].items():
-            if count:
-                rows.append(mask)
-                columns.append(position.setdefault(call, len(position)))
-                values.append(float(count))
-    return csr_array((values, (rows, columns)), shape=(1 << k, len(position))), list(position)

@@ -41,7 +41,7 @@ def predictions_of(
     explanation.
     """
     k = len(active_switches(record.switches))
-    if not record.isolated or not record.counts:
+    if not record.isolated or record.counts is None:
         return {}, ()
     try:
         standard = standard_seconds(observations, k)
@@ -54,7 +54,7 @@ def predictions_of(
     for state in ("warm", "cold"):
         times = {worker: isolated_medians(record.isolated[worker], state) for worker in standard}
         try:
-            found[state] = predict(record.matrix, times, standard, k)
+            found[state] = predict(record.counts, times, standard, k)
         except ValueError as error:
             notes.append(f"no prediction from {state} caches: {error}")
     return found, tuple(notes)
@@ -62,10 +62,10 @@ def predictions_of(
 
 def costs_of(record: Record) -> CostModel | None:
     """The cost model of all mixtures, if the record has the counts and isolated times for one."""
-    if not record.isolated or not record.counts:
+    if not record.isolated or record.counts is None:
         return None
     times = {worker: isolated_medians(found, "warm") for worker, found in record.isolated.items()}
-    return cost_model(record.matrix, times, len(active_switches(record.switches)))
+    return cost_model(record.counts, times, len(active_switches(record.switches)))
 
 
 def attribution_of(record: Record) -> Attribution:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flashperf.attribution import CostModel
 from flashperf.explain import planned
+from flashperf.explain.packed import pack_counts
 from flashperf.explain.run import REPORT_S, Phases
 from flashperf.workers import Worker, WorkerPool
 
@@ -85,9 +86,8 @@ class PipelinePhases(Phases):
         """Count the calls of all mixtures; time each kind alone on every worker; profile both variants."""
         self.progress.phase("isolated kernels", "each kind of call by itself, warm and with L2 evicted")
         counts = planned.count_all(self.planner, self.switches)
-        self.writer.write("counts", **planned.pack_counts(counts))
-        cover = planned.covering_masks(counts)
-        everything = max(counts)
+        self.writer.write("counts", **pack_counts(counts))
+        cover, everything = counts.cover(), len(counts) - 1
         medians = {}
         for number, worker in enumerate(pool.workers):
             if number and self.deadline.left_s < REPORT_S:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import statistics
-import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
-from flashperf.attribution import CostModel, SwitchLevels
-from flashperf.attribution.prediction import CountMatrix
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+
+from flashperf.attribution import CallCounts, CostModel, SwitchLevels
 from flashperf.pipeline.batching import schedule
 from flashperf.pipeline.buffers import Buffers
 from flashperf.pipeline.checkpoint import checkpoint_key
@@ -27,15 +26,12 @@ from flashperf.pipeline.storage import WeightStore
 from flashperf.pipeline.switches import Levels
 from flashperf.pipeline.task import HANDOVER_KEY, cache_shape, dispatch_key
 
-Counts = Mapping[int, Mapping[str, int]]
-
-
 #: Switches that change nothing inside a program.
 _AROUND = ("batching", "dispatch", "checkpoint")
 
 
 @dataclass(frozen=True)
-class _Planned:
+class PlannedProgram:
     """Calls of one use of a program, by key, and those of its host work; ``dispatched``: by kernel."""
 
     calls: Counter[str]
@@ -53,9 +49,10 @@ class Planner:
         self._parts = (engine, config, WeightStore(engine, stubs, lambda name: 1.0), Buffers(engine))
         self.config, self.scenario = config, scenario
         self._counts: dict[tuple[tuple[str, str], ...], Counter[str]] = {}
-        self._programs: dict[tuple[StepShape, tuple[str, ...]], _Planned] = {}
-        self._sums: dict[tuple[str, tuple[str, ...]], _Planned] = {}
-        self._uses: dict[str, tuple[Counter[StepShape], int, int]] = {}
+        self.programs: list[PlannedProgram] = []
+        self._numbers: dict[tuple[StepShape, tuple[str, ...]], int] = {}
+        self._uses: dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]] = {}
+        self._schedules: dict[str, tuple[Counter[StepShape], int, int]] = {}
 
     def counts(self, levels: Levels) -> Counter[str]:
         """Calls of one run under ``levels``, by key."""
@@ -65,51 +62,58 @@ class Planner:
         return self._counts[key]
 
     def _count(self, levels: Levels) -> Counter[str]:
-        _, slots, turns = self._schedule(levels["batching"])
-        programs = self._all_programs(levels)
-        total = programs.calls.copy()
-        if levels["dispatch"] == "eager":
-            total.update(programs.dispatched)
-        if levels["checkpoint"] != "none":
-            caches = cache_shape(self.config, self.scenario, slots)
-            key = checkpoint_key(levels["checkpoint"], 2 * self.config.layers, caches)
-            total[key] = turns // self.scenario.checkpoint_every
+        total = Counter(self.around(levels))
+        for number, uses in self.uses(levels):
+            program = self.programs[number]
+            parts = (program.calls, program.dispatched) if levels["dispatch"] == "eager" else (program.calls,)
+            for part in parts:
+                total.update({name: n * uses for name, n in part.items()})
         return total
 
-    def _all_programs(self, levels: Levels) -> _Planned:
-        """Calls of all uses of all programs; the same for mixtures that differ only around them."""
-        key = levels["batching"], tuple(level for name, level in levels.items() if name not in _AROUND)
-        if key not in self._sums:
-            calls, dispatched = Counter[str](), Counter[str]()
-            for shape, count in self._schedule(levels["batching"])[0].items():
-                program = self._program(shape, levels)
-                for total, part in ((calls, program.calls), (dispatched, program.dispatched)):
-                    total.update({name: n * count for name, n in part.items()})
-            self._sums[key] = _Planned(calls, dispatched)
-        return self._sums[key]
+    def around(self, levels: Levels) -> dict[str, int]:
+        """Calls of one run that stand in no program."""
+        if levels["checkpoint"] == "none":
+            return {}
+        _, slots, turns = self._schedule(levels["batching"])
+        caches = cache_shape(self.config, self.scenario, slots)
+        key = checkpoint_key(levels["checkpoint"], 2 * self.config.layers, caches)
+        return {key: turns // self.scenario.checkpoint_every}
+
+    def uses(self, levels: Levels) -> list[tuple[int, int]]:
+        """Programs of one run, as numbers in ``programs``, and how often each is used."""
+        inside = tuple(level for name, level in levels.items() if name not in _AROUND)
+        key = levels["batching"], inside
+        if key not in self._uses:
+            shapes, _, _ = self._schedule(levels["batching"])
+            self._uses[key] = [(self._number(shape, inside, levels), n) for shape, n in shapes.items()]
+        return self._uses[key]
 
     def _schedule(self, level: str) -> tuple[Counter[StepShape], int, int]:
         """How often each program is used, slots of the cache, iterations."""
-        if level not in self._uses:
+        if level not in self._schedules:
             planned = schedule(self.scenario, level)
             turns = step_uses(self.scenario, planned)
             shapes = Counter(use.shape for _, prefills, decode in turns for use in (*prefills, decode))
-            self._uses[level] = shapes, planned.slots, len(turns)
-        return self._uses[level]
+            self._schedules[level] = shapes, planned.slots, len(turns)
+        return self._schedules[level]
 
-    def _program(self, shape: StepShape, levels: Levels) -> _Planned:
-        key = shape, tuple(level for name, level in levels.items() if name not in _AROUND)
-        if key not in self._programs:
-            program = build_program(*self._parts, shape, levels)
-            calls = Counter(call.key for call in (*program.calls, *program.copies))
-            if levels["preprocessing"] == "rebuilt":
-                window = 0 if levels["span"] == "full" else self.scenario.window
-                calls[mask_key(program, window)] += 1
-            if program.handovers:
-                calls[HANDOVER_KEY] += program.handovers
-            dispatched = Counter(dispatch_key(call.kernel) for call in program.calls)
-            self._programs[key] = _Planned(calls, dispatched)
-        return self._programs[key]
+    def _number(self, shape: StepShape, inside: tuple[str, ...], levels: Levels) -> int:
+        """The number of a program, which is lowered when it is first asked for."""
+        if (shape, inside) not in self._numbers:
+            self._numbers[shape, inside] = len(self.programs)
+            self.programs.append(self._lower(shape, levels))
+        return self._numbers[shape, inside]
+
+    def _lower(self, shape: StepShape, levels: Levels) -> PlannedProgram:
+        program = build_program(*self._parts, shape, levels)
+        calls = Counter([call.key for call in (*program.calls, *program.copies)])
+        if levels["preprocessing"] == "rebuilt":
+            window = 0 if levels["span"] == "full" else self.scenario.window
+            calls[mask_key(program, window)] += 1
+        if program.handovers:
+            calls[HANDOVER_KEY] += program.handovers
+        kernels = Counter([call.kernel for call in program.calls])
+        return PlannedProgram(calls, Counter({dispatch_key(kernel): n for kernel, n in kernels.items()}))
 
 
 def find_active(planner: Planner, standard: Levels, flash: Levels) -> list[SwitchLevels]:
@@ -136,42 +140,38 @@ def mixture(switches: list[SwitchLevels], mask: int) -> dict[str, str]:
     return levels
 
 
-def count_all(planner: Planner, switches: list[SwitchLevels]) -> dict[int, dict[str, int]]:
+def count_all(planner: Planner, switches: list[SwitchLevels]) -> CallCounts:
     """Calls of all 2**k mixtures of the active switches."""
-    k = sum(switch.active for switch in switches)
-    return {mask: dict(planner.counts(mixture(switches, mask))) for mask in range(1 << k)}
+    mixtures = [mixture(switches, mask) for mask in range(1 << sum(switch.active for switch in switches))]
+    uses = _sparse([dict(planner.uses(levels)) for levels in mixtures])
+    eager = np.array([levels["dispatch"] == "eager" for levels in mixtures], float)
+    position: dict[str, int] = {}
+    parts = [
+        _numbered([program.calls for program in planner.programs], position),
+        _numbered([program.dispatched for program in planner.programs], position),
+        _numbered([planner.around(levels) for levels in mixtures], position),
+    ]
+    size = len(position)
+    calls, dispatched, around = (_sparse(rows, size) for rows in parts)
+    uses.resize(len(mixtures), len(planner.programs))
+    matrix = csr_array(uses @ calls + (diags_array(eager) @ uses) @ dispatched + around)
+    made = np.flatnonzero(matrix.sum(axis=0))  # other programs were lowered to find the active switches
+    keys = list(position)
+    return CallCounts(tuple(keys[column] for column in made), csr_array(matrix[:, made]))
 
 
-def covering_masks(counts: Counts) -> list[int]:
-    """A few mixtures that together make every kind of call: greedy set cover, the richest first."""
-    index = {key: 1 << n for n, key in enumerate(sorted(set().union(*counts.values())))}
-    made = {
-        mask: sum(index[key] for key in calls) for mask, calls in counts.items()
-    }  # sets of calls, as bits
-    missing = (1 << len(index)) - 1
-    chosen = []
-    while missing:
-        best = max(made, key=lambda mask: ((missing & made[mask]).bit_count(), -mask))
-        chosen.append(best)
-        missing &= ~made[best]
-    return chosen
+def _numbered(rows: Iterable[Mapping[str, int]], position: dict[str, int]) -> list[dict[int, int]]:
+    """Counts by the position of their key; a new key gets the next."""
+    return [{position.setdefault(key, len(position)): n for key, n in row.items()} for row in rows]
 
 
-def pack_counts(counts: Counts) -> dict[str, Any]:
-    """Counts for a record: the keys once, and (key index, count) pairs per mask, as JSON compressed by zlib."""
-    keys = sorted(set().union(*counts.values()))
-    index = {key: i for i, key in enumerate(keys)}
-    rows = [[[index[key], n] for key, n in counts[mask].items()] for mask in sorted(counts)]
-    text = json.dumps(rows, separators=(",", ":")).encode()
-    return {"keys": keys, "masks_zlib": base64.b85encode(zlib.compress(text, 6)).decode()}
-
-
-def unpack_counts(packed: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    """The inverse of ``pack_counts``; older records have the pairs as they are."""
-    keys, rows = packed["keys"], packed.get("masks")
-    if rows is None:
-        rows = json.loads(zlib.decompress(base64.b85decode(packed["masks_zlib"])))
-    return {mask: {keys[i]: int(n) for i, n in row} for mask, row in enumerate(rows)}
+def _sparse(rows: Sequence[Mapping[int, int]], columns: int | None = None) -> csr_array:
+    """Rows of counts by column as a matrix."""
+    ends = np.cumsum([0, *map(len, rows)])
+    where = np.fromiter(chain.from_iterable(rows), np.int64, ends[-1])
+    counts = np.fromiter(chain.from_iterable(row.values() for row in rows), float, ends[-1])
+    width = columns if columns is not None else int(where.max(initial=-1)) + 1
+    return csr_array((counts, where, ends), shape=(len(rows), width))
 
 
 def isolated_medians(record: Mapping[str, Mapping[str, list[float]]], state: str) -> dict[str, float]:
@@ -179,9 +179,7 @@ def isolated_medians(record: Mapping[str, Mapping[str, list[float]]], state: str
     return {key: float(statistics.median(samples[state])) for key, samples in record.items()}
 
 
-def cost_model(
-    counts: Counts | CountMatrix, medians: Mapping[int, Mapping[str, float]], k: int
-) -> CostModel | None:
+def cost_model(counts: CallCounts, medians: Mapping[int, Mapping[str, float]], k: int) -> CostModel | None:
     """The cost model of k switches; None where a call was not timed by itself, or took no time at all."""
     with contextlib.suppress(ValueError):
         return CostModel(counts, medians, k)

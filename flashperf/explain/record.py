@@ -6,14 +6,12 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-from flashperf.attribution import Group, Observation, SwitchLevels, active_switches, count_matrix
+from flashperf.attribution import CallCounts, Group, Observation, SwitchLevels, active_switches
 from flashperf.attribution.design import CONFIRM, PAIR, QUAD
-from flashperf.attribution.prediction import CountMatrix
 from flashperf.errors import UserError
-from flashperf.explain.planned import unpack_counts
+from flashperf.explain.packed import unpack_counts
 from flashperf.records import Environment
 from flashperf.store import from_json
 
@@ -26,7 +24,7 @@ class Record:
     environments: list[Environment] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
     isolated: dict[int, dict[str, Any]] = field(default_factory=dict)
-    counts: dict[int, dict[str, int]] = field(default_factory=dict)
+    counts: CallCounts | None = None
     advice: list[dict[str, Any]] = field(default_factory=list)
     probes: list[dict[str, Any]] = field(default_factory=list)
     profiles: list[dict[str, Any]] = field(default_factory=list)
@@ -37,11 +35,6 @@ class Record:
     def switches(self) -> list[SwitchLevels]:
         """All switches of the run, in the order of its record."""
         return [SwitchLevels(**switch) for switch in self.explain["switches"]]
-
-    @cached_property
-    def matrix(self) -> CountMatrix:
-        """The counts of all mixtures. Raises ValueError where one has none."""
-        return count_matrix(self.counts, len(active_switches(self.switches)))
 
     @property
     def everything(self) -> int:

@@ -90,7 +90,7 @@ def forecast_pipeline(
     planner = Planner(config, planned, engine)
     switches = find_active(planner, base, fast)
     counts = count_all(planner, switches)
-    keys = set().union(*counts.values())
+    keys = set(counts.calls)
     used = {key.partition("@")[0] for key in keys}
     calls = {key: call for key, call in engine.calls.items() if key in used}
     code = machine_code(modules_of(calls.values()), gpu.architecture)

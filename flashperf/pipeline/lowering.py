@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,16 +25,20 @@ class Segment:
 class Lowering:
     """Collects the calls of a program, in segments.
 
-    ``touched`` keeps, for every buffer that the program uses, the bytes of its largest shape.
+    ``touched`` keeps, for every buffer that the program uses, the bytes of its largest shape. ``place`` is what
+    programs have in common whose operators are alike (see ``once``): a step's shape and storage.
     """
 
-    def __init__(self, engine: Engine, weights: WeightStore, buffers: Buffers, transfer: str) -> None:
+    def __init__(
+        self, engine: Engine, weights: WeightStore, buffers: Buffers, transfer: str, place: Hashable = None
+    ) -> None:
         self.engine, self.buffers = engine, buffers
         self.weights = weights if transfer == "resident" else StagedWeights(weights, buffers, transfer, self)
         self.segments = [Segment()]
         self.touched: dict[tuple[str, str], int] = {}
-        self._transfer = transfer
         self._suffix = "@pool" if buffers.allocation == "fixed_pool" else ""
+        memo = getattr(engine, "memo", None)
+        self._memo = None if memo is None else memo.setdefault((place, transfer, buffers.allocation), {})
 
     @property
     def calls(self) -> list[PlannedCall]:
@@ -65,23 +69,23 @@ class Lowering:
     def once(self, key: tuple[Any, ...], lower: Callable[[], Any]) -> Any:
         """What ``lower`` returns. An engine that only records lowers what has the same key a single time.
 
-        The key must hold all that the calls of ``lower`` depend on, but for the levels of this program's transfer
-        and allocation.
+        The key must hold all that the calls of ``lower`` depend on, but for the program's place and the levels
+        of its transfer and allocation.
         """
-        memo = getattr(self.engine, "memo", None)
+        memo = self._memo
         if memo is None:
             return lower()
-        known = (key, self._transfer, self.buffers.allocation)
         segment, touched = self.segments[-1], self.touched
-        if known not in memo:
+        known = memo.get(key)
+        if known is None:
             calls, copies = len(segment.calls), len(segment.copies)
             self.touched = {}
             result = lower()
-            memo[known] = (segment.calls[calls:], segment.copies[copies:], self.touched, result)
+            known = memo[key] = (segment.calls[calls:], segment.copies[copies:], self.touched, result)
             self.touched = touched
         else:
-            segment.calls.extend(memo[known][0])
-            segment.copies.extend(memo[known][1])
-        for name, n_bytes in memo[known][2].items():
+            segment.calls.extend(known[0])
+            segment.copies.extend(known[1])
+        for name, n_bytes in known[2].items():
             touched[name] = max(n_bytes, touched.get(name, 0))
-        return memo[known][3]
+        return known[3]

@@ -67,7 +67,8 @@ class _Builder:
         self.engine, self.config, self.shape, self.levels = engine, config, shape, levels
         self.buffers = buffers.of(levels["allocation"])
         self.storage = storage_of(levels)
-        self.lower = Operators(engine, weights, self.buffers, levels["transfer"])
+        self.lower = Operators(engine, weights, self.buffers, levels["transfer"], (shape, self.storage))
+        self._levels = tuple(levels.values())
         self.weights = self.lower.weights
         self.inputs = StepInputs(engine, shape)
         self.mask: Any = None
@@ -82,7 +83,8 @@ class _Builder:
         delta = None
         for layer in range(config.layers):
             lower.begin(layer)
-            delta = self._layer(x, delta, layer)
+            alike = "layer", self._levels, delta is None
+            delta = self._once(alike, lambda layer=layer, delta=delta: self._layer(x, delta, layer))  # type: ignore[misc]
         lower.begin(config.layers)
         hidden = self._norm(x, delta, "norm")
         last = self._buffer("last", (self.shape.outputs, config.dim))
@@ -104,7 +106,7 @@ class _Builder:
 
     def _once(self, key: tuple[Any, ...], lower: Callable[[], Any]) -> Any:
         """Layers are alike: one that is only counted is lowered once."""
-        return self.lower.once((self.shape, self.storage, *key), lower)
+        return self.lower.once(key, lower)
 
     def _emit_fresh_pages(self) -> None:
         """Before everything else, every buffer is given back and asked for again."""
