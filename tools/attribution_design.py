@@ -3,8 +3,8 @@
     python tools/attribution_design.py [RECORD] [--runs 100]
 
 The truth is a table of all mixtures: the costs fitted to RECORD (an ``explain`` run with isolated times), times
-random factors that no sum of costs explains. Eight workers run one cycle each, with every complement pair or with
-half of them, under replayed noise and placements of their own. Printed: how often the 95 % interval of a share
+random factors that no sum of costs explains. Eight workers run one cycle each, with every complement pair, half or
+a third of them, under replayed noise and placements of their own. Printed: how often the 95 % interval of a share
 holds its exact Shapley value (mean over switches, and the worst switch), the widest share's half-width in log
 units (median over runs), and the largest bias.
 """
@@ -87,7 +87,7 @@ def main() -> None:
     print(f"{'misfit':>6}  {'pairs':>5}  {'shares':<22}{'coverage':>9}{'worst':>7}{'widest':>8}{'bias':>8}")
     for deviation in DEVIATIONS:
         truth = fitted + np.random.default_rng(5).normal(0, deviation, 1 << k)
-        for pairs in (usual, (usual + 1) // 2):
+        for pairs in (usual, -(-usual // 2), -(-usual // 3)):
             drawn = [simulate(truth, k, pairs, np.random.default_rng((9, n))) for n in range(arguments.runs)]
             for name, estimate in estimators(k, costs).items():
                 found = [[t_interval(share) for share in estimate(each).T] for each in drawn]

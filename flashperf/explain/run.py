@@ -20,7 +20,7 @@ from flashperf.store import RecordWriter, read_records
 from flashperf.workers import WorkerPool
 
 WORKERS = 8
-REPORT_S = 4.0  # kept back for tables, pictures and the page
+REPORT_S = 3.0  # kept back for tables, pictures and the page
 #: Interactions and advice take about this many rounds of cycles; kept back until they are done.
 _LATER_ROUNDS = 0.8
 
@@ -136,7 +136,7 @@ class Phases:
         if active[worst].share.value > 1 and session.k > 1:
             name = active[worst].switch
             self.progress.phase("advice", f"Flash with {name} back at {active[worst].standard}")
-            measure_advice(session, worst, REPORT_S / 2)
+            measure_advice(session, worst, REPORT_S)
 
     def _activate(self, pool: WorkerPool) -> None:
         """Tell workers which switches the bits of a mask stand for."""

@@ -36,6 +36,8 @@ _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
 _GRACE_S = 5.0
 #: The first round may take this part of what is left: isolated calls, interactions and advice come after it.
 _FIRST_ROUND = 0.5
+#: A cycle keeps one pair of these at least: with fewer, intervals are too wide to say much.
+_FEWEST_PAIRS = 3
 #: A run of a complement pair in runs: nearly always its mixture is new, and is bound and checked before.
 _CHECKED_RUN = 1.8
 
@@ -87,7 +89,7 @@ class Session:
         run_s = sum(run["seconds"] for run in runs) / len(ends)
         cycle_s = _FIRST_ROUND * self.deadline.left_s / len(self.pool.workers)
         pairs = (cycle_s - 4 * self.k * run_s) / (2 * run_s * _CHECKED_RUN)
-        self.pairs = min(usual, max(math.ceil(usual / 2), int(pairs)))
+        self.pairs = min(usual, max(math.ceil(usual / _FEWEST_PAIRS), int(pairs)))
 
     def cycles(self, number: int, reserve_s: float) -> bool:
         """Cycle ``number`` of every worker, in random order. False if the time for it was not there.

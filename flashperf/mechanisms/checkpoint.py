@@ -5,7 +5,7 @@ writing the state. Saving variants save it once, after the first of them, so a u
 save to the next:
 
 - none: never saved
-- every_n_sync: copied, serialised with ``numpy.save`` to a temporary file, which then replaces the last one,
+- every_n_sync: copied, serialised with ``numpy.save`` to a file, which then takes the place of the last one,
   while the work waits (``torch.save`` in a training or serving loop)
 - every_n_async: copied while the work waits; a thread serialises and writes while it goes on; the unit ends
   when the file is whole, so a write that takes longer than the steps is waited for (``async_save`` in
@@ -17,17 +17,15 @@ not. What is measured is serialising and the page cache; the device only where w
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
 from flashperf import native
 from flashperf.dtypes import UNIT_ROUNDOFF, aligned_empty
 from flashperf.records import Arrays, ArraySpec, Case, Cost, Mechanism, Tolerance
+from flashperf.state_file import StateFile
 
 _BYTES_PER_ELEMENT = 4
 
@@ -57,20 +55,16 @@ def reference(case: Case, inputs: Arrays) -> Arrays:
 
 
 class _Saver:
-    """Saves copies of a state to one file; the folder and the thread go when this does."""
+    """Saves copies of a state; the folder and the thread go when this does."""
 
     def __init__(self, state: np.ndarray) -> None:
         self._copy = aligned_empty(state.shape, "f32")
         self._take = native.prepare("copy_f32", state, self._copy)
-        self._folder = tempfile.TemporaryDirectory(prefix="flashperf-checkpoint-", ignore_cleanup_errors=True)
-        self.path = Path(self._folder.name) / "state.npy"
-        self._partial = self.path.with_suffix(".part")
+        self.file = StateFile(suffix=".npy")
         self._writer = ThreadPoolExecutor(1)
 
     def _write(self) -> None:
-        with open(self._partial, "wb") as file:
-            np.save(file, self._copy)
-        os.replace(self._partial, self.path)
+        self.file.write(lambda file: np.save(file, self._copy))
 
     def save(self) -> None:
         """Copy and write, and return when the file is whole."""
@@ -95,7 +89,7 @@ def bind_cpu(case: Case, inputs: Arrays, outputs: Arrays) -> Callable[[], None]:
     def restore() -> None:
         """Read the file back where that is asked for, by a poisoned output: never while timed."""
         if np.isnan(restored[0]):
-            restored[...] = np.load(saver.path)
+            restored[...] = np.load(saver.file.path)
 
     def waited_for() -> None:
         first()

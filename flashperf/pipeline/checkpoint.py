@@ -1,26 +1,34 @@
 """The KV cache saved every few steps, waited for or written by a thread: the switch ``checkpoint``.
 
-The file is replaced atomically, so that a reader finds the last whole state. It is not forced to the disk:
-rapid recovery of a process, not of a machine. ``restore`` brings a state back; decoding then goes on with the
-same numbers.
+A reader finds the last whole state (``StateFile``): rapid recovery of a process, not of a machine. ``restore``
+brings a state back; decoding then goes on with the same numbers.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
+import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from flashperf.errors import UserError
+from flashperf.state_file import StateFile
 
 State = dict[str, np.ndarray]
+
+
+@functools.cache
+def own_state_file() -> StateFile:
+    """The file of this process: every mixture saves to it, as one job would.
+
+    With a file of its own each, a mixture's first saves would wait for the system to find memory for its pages.
+    """
+    return StateFile()
 
 
 def checkpoint_key(level: str, caches: int, shape: Sequence[int]) -> str:
@@ -32,7 +40,8 @@ def checkpoint_key(level: str, caches: int, shape: Sequence[int]) -> str:
 class Checkpoint:
     """``every_n_sync``: after every n-th step the caches are copied, serialised and written, and that is waited for.
 
-    caches: arrays [slots, heads, positions, width]; read: what copies a part of one to the host
+    caches: arrays [slots, heads, positions, width]; read: what copies a part of one to the host; file: the process's
+    own unless another is given
     ``wait_s`` adds up what the steps of a run waited for.
     """
 
@@ -42,28 +51,18 @@ class Checkpoint:
         self,
         caches: Sequence[Any],
         every_n: int,
-        folder: Path | None = None,
+        file: StateFile | None = None,
         read: Callable[[Any], np.ndarray] = np.array,
     ) -> None:
         self.caches, self.every_n, self._read = tuple(caches), every_n, read
         self.saves = 0
         self.wait_s = 0.0
-        self._parent = folder
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.file = file or own_state_file()
 
     @property
     def key(self) -> str:
         """Names what ``alone`` does, with its sizes."""
         return checkpoint_key(self.level, len(self.caches), self.caches[0].shape)
-
-    @property
-    def path(self) -> Path:
-        """The state file; its folder is made on first use."""
-        if self._folder is None:
-            with _explained(self._parent or Path(tempfile.gettempdir())):
-                self._folder = tempfile.TemporaryDirectory(prefix="flashperf-state-", dir=self._parent)
-        assert self._folder is not None
-        return Path(self._folder.name) / "state.npz"
 
     def begin(self) -> None:
         """A run begins."""
@@ -96,24 +95,15 @@ class Checkpoint:
         return {"position": position.copy(), **state}
 
     def _write(self, state: State) -> None:
-        path = self.path
-        partial = path.with_suffix(".part")
-        try:
-            with _explained(path.parent):
-                with open(partial, "wb") as file:
-                    np.savez(file, **state)  # type: ignore[arg-type]
-                os.replace(partial, path)
-        except UserError:
-            partial.unlink(missing_ok=True)
-            raise
+        def save(file: BinaryIO) -> None:
+            np.savez(file, **state)  # type: ignore[arg-type]
+
+        self.file.write(save)
 
     def close(self) -> None:
-        """Remove the state file and its folder."""
+        """Wait for what is being written."""
         with suppress(UserError):
             self.finish()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
 
 class AsyncCheckpoint(Checkpoint):
@@ -149,22 +139,9 @@ class AsyncCheckpoint(Checkpoint):
             pending.result()
 
     def close(self) -> None:
-        """Remove the state file and its folder, and end the thread."""
+        """Wait for what is being written, and end the thread."""
         super().close()
         self._writer.shutdown()
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turns the system's refusal to write into one line that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise UserError(
-            f"checkpoint: the state can't be saved in {folder}: {why}; "
-            "make room there, or point TMPDIR at another folder"
-        ) from error
 
 
 def restore(path: Path, caches: Sequence[Any]) -> np.ndarray:
