@@ -68,18 +68,8 @@ def place(
     fraction = least_s[bound] / seconds
     error = ""
     if fraction > (1 + roof.uncertainty) * (1 + uncertainty):
-        error = f"{fraction:.3g} times what the {bound} roof allows: {_why_above(bound, roof)}"
+        error = f"{fraction:.3g} times what the {bound} roof allows: its declared work, the roof or its time is wrong"
     return Placement(*rates, fraction, bound, roof.name, roof.source, error)
-
-
-def _why_above(bound: str, roof: Roof) -> str:
-    """What is wrong where a kernel is faster than its machine: the cost, the roof or the time."""
-    wrong = "the cost, the roof or the time is wrong"
-    if bound == "memory":
-        return f"{wrong} (part of its bytes may come from a cache inside {roof.name})"
-    if bound == "compute":
-        return f"{wrong} (it may not do all the operations that it declares)"
-    return wrong
 
 
 def words(placement: Placement, roof: Roof | None = None) -> str:
@@ -99,3 +89,20 @@ def words(placement: Placement, roof: Roof | None = None) -> str:
     if placement.fraction_of_roof < NEAR:
         return f"near no roof: {percent} of {name}"
     return f"{placement.bound}-bound, {percent} of {name}"
+
+
+def short_words(placement: Placement, roof: Roof | None = None) -> str:
+    """The same for a narrow column: ``memory: 71 % of L2``; near no roof without the bound: ``16 % of L2``."""
+    percent = f"{100 * placement.fraction_of_roof:.0f} %"
+    if not placement.bound:
+        return "no roof measured"
+    name = {"memory": placement.roof.partition(" (")[0], "compute": roof.compute_name if roof else ""}
+    of = f" of {name[placement.bound] or 'the peak'}" if placement.bound in name else " dispatch"
+    if placement.model_error:
+        return f"{placement.fraction_of_roof:.2f} x {of.removeprefix(' of').strip()} roof"
+    return f"{placement.bound}: {percent}{of}" if is_bound(placement) else percent + of
+
+
+def is_bound(placement: Placement) -> bool:
+    """Whether it comes near enough to its roof to be said to be bound by it."""
+    return placement.fraction_of_roof >= NEAR

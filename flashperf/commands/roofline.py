@@ -17,10 +17,8 @@ from flashperf.progress import ProgressSink, open_progress
 from flashperf.suggest import unknown_name
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from flashperf.roofs import Roofs
-    from flashperf.roofs.points import Point, RooflineRun
+    from flashperf.roofs.points import RooflineRun
 
 RECORD = "roofline.jsonl"
 _WIDTH = 80
@@ -97,6 +95,7 @@ def _chosen(run: RooflineRun, mechanisms: list[str] | None, path: Path) -> Roofl
 
 def _show(run: RooflineRun, as_json: bool) -> None:
     from flashperf.report import console_for
+    from flashperf.report.rooflines import notes, place_of, table
 
     if as_json:
         print(json.dumps([place_of(point, run) for point in run.points], indent=1, ensure_ascii=False))
@@ -107,57 +106,6 @@ def _show(run: RooflineRun, as_json: bool) -> None:
         console.print(table(run, name), width=width)
     for text in notes(run):
         console.print(text, width=width)
-
-
-def place_of(point: Point, run: RooflineRun) -> dict[str, Any]:
-    """Where a point lies, as plain JSON: seconds, rates, the fraction of its roof and the words for it."""
-    from flashperf.store import to_json
-
-    return {
-        "case": point.case_id,
-        "cache": point.cache,
-        "seconds": to_json(point.seconds),
-        "placement": to_json(point.place(run.roofs)),
-        "words": point.words(run.roofs),
-    }
-
-
-def notes(run: RooflineRun) -> list[str]:
-    """Model errors with their why, what was left out, and how busy the machine was."""
-    said = []
-    for point in run.points:
-        error = point.place(run.roofs).model_error
-        if error:
-            said.append(f"{point.case_id} ({point.cache}): {error}.")
-    states = sorted({point.cache for point in run.points if point.is_cold})
-    if states and states != ["cold"]:
-        said.append(f"cold caches are {', '.join(states)}: the last one is larger than what was swept")
-    said += [f"left out: {text}" for text in run.left_out]
-    if run.busy_reason:
-        said.append(f"the machine was busy: {run.busy_reason}")
-    return said
-
-
-def table(run: RooflineRun, mechanism: str) -> Table:
-    """Time and place of every variant of a mechanism, size by size, with warm and with cold caches."""
-    from rich import box
-    from rich.table import Table
-
-    from flashperf.units import seconds
-
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    found.add_column(mechanism, max_width=30)
-    found.add_column("caches", no_wrap=True)
-    found.add_column("time", justify="right", no_wrap=True)
-    found.add_column("place")
-    seen = ""
-    for point in run.listed(mechanism):
-        if point.size != seen:
-            seen = point.size
-            found.add_row(seen, style="dim")
-        cache = "cold" if point.is_cold else "warm"
-        found.add_row(f"  {point.case.variant}", cache, seconds(point.seconds.value), point.words(run.roofs))
-    return found
 
 
 def _draw(run: RooflineRun, folder: Path, stream: Any) -> None:

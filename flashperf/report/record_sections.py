@@ -16,6 +16,7 @@ from flashperf.units import seconds
 def rooflines(records: Records) -> list[Section]:
     """Every mechanism under its roofs: a picture each, and the distance to the roof in words."""
     from flashperf.plots.roofline import roofline_svg, title
+    from flashperf.report.rooflines import notes
     from flashperf.roofs.points import RooflineRun
     from flashperf.roofs.suite import read_run
 
@@ -31,8 +32,11 @@ def rooflines(records: Records) -> list[Section]:
         cells = (point.case_id, cache, seconds(point.seconds.value), f"{100 * place.fraction_of_roof:.0f} %")
         rows.append([*cells, place.model_error or point.words(run.roofs)])
     heads = [("Case", "text"), ("Caches", "text"), ("Time", ""), ("Of the roof", "number"), ("Place", "text")]
-    notes = [*run.left_out, *([f"The machine was busy: {run.busy_reason}."] if run.busy_reason else [])]
-    data = {"pictures": pictures, **_table("Places under the roofs", heads, rows), "notes": _clean(notes)}
+    data = {
+        "pictures": pictures,
+        **_table("Places under the roofs", heads, rows),
+        "notes": _clean(notes(run)),
+    }
     return [Section("rooflines", "Measured kernels under their roofs", "records.html.j2", data)]
 
 

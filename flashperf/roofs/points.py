@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from flashperf.records import Case, Cost, Interval, Placement
 from flashperf.roofline import Roof, place, words
+from flashperf.roofs.cold_check import ColdCheck
 from flashperf.roofs.model import Roofs
 from flashperf.stats import ratio_interval
 
@@ -104,12 +106,16 @@ class Point:
 
 @dataclass(frozen=True)
 class RooflineRun:
-    """Roofs and everything that was measured under them. ``left_out``: what couldn't be, and why."""
+    """Roofs and everything that was measured under them.
+
+    left_out: what couldn't be, and why. cold_check: how cold the caches were; None if that wasn't measured.
+    """
 
     roofs: Roofs
     points: tuple[Point, ...]
     busy_reason: str = ""
     left_out: tuple[str, ...] = field(default_factory=tuple)
+    cold_check: ColdCheck | None = None
 
     @property
     def mechanisms(self) -> list[str]:
@@ -129,4 +135,4 @@ class RooflineRun:
     def only(self, mechanisms: list[str]) -> RooflineRun:
         """The same with some of the mechanisms."""
         chosen = tuple(point for point in self.points if point.case.mechanism in mechanisms)
-        return RooflineRun(self.roofs, chosen, self.busy_reason, self.left_out)
+        return dataclasses.replace(self, points=chosen)

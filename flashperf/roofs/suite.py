@@ -12,6 +12,8 @@ from flashperf import environment, registry
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
 from flashperf.records import Case, Mechanism
+from flashperf.roofs.cold import CHECKED_BYTES
+from flashperf.roofs.cold_check import ColdCheck
 from flashperf.roofs.model import Roofs
 from flashperf.roofs.points import Point, RooflineRun
 from flashperf.roofs.storage import read_roofs, write_roofs
@@ -90,12 +92,20 @@ def measure_suite(
                 points += new
                 for point in new if writer else ():
                     writer.write("point", point=point)  # type: ignore[union-attr]
+            check = _check_cold(pool) if cold and backend == "cpu" else None
+        if writer and check:
+            writer.write("cold_check", check=check)
         if writer:
             writer.write("end", busy_reason=busy, left_out=left_out)
     finally:
         if writer:
             writer.close()
-    return RooflineRun(roofs, tuple(points), busy, tuple(left_out))
+    return RooflineRun(roofs, tuple(points), busy, tuple(left_out), check)
+
+
+def _check_cold(pool: WorkerPool) -> ColdCheck:
+    """How fast plain loads come from caches that were emptied as for the cold calls, in every process."""
+    return ColdCheck(CHECKED_BYTES, tuple(float(w.call("cold_load_rate")) for w in pool.workers))
 
 
 def _time_case(pool: WorkerPool, mechanism: Mechanism, case: Case, cold: bool) -> list[Point]:
@@ -128,4 +138,6 @@ def read_run(path: Path) -> RooflineRun:
     points = tuple(from_json(Point, line.get("point")) for line in records.of("point"))
     end = next(records.of("end"), {})
     left_out = tuple(end.get("left_out", ())) if end else ("the run was interrupted",)
-    return RooflineRun(roofs, points, str(end.get("busy_reason", "")), left_out)
+    line = next(records.of("cold_check"), None)
+    check = from_json(ColdCheck, line.get("check")) if line else None
+    return RooflineRun(roofs, points, str(end.get("busy_reason", "")), left_out, check)
