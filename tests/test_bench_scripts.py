@@ -24,8 +24,9 @@ def script(name: str, monkeypatch: pytest.MonkeyPatch, *options: str) -> ModuleT
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(sys.modules["rounds"], "LEAST_S", 0.0)
-    monkeypatch.setattr(sys.modules["rounds"], "TRIALS", 1)
+    rounds = importlib.import_module("rounds")
+    monkeypatch.setattr(rounds, "LEAST_S", 0.0)
+    monkeypatch.setattr(rounds, "TRIALS", 1)
     return module
 
 

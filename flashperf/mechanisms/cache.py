@@ -7,6 +7,8 @@ t = x^2 + x is produced, y = 2 t - x is consumed:
 
 The kernels are the same, and so is what each reads and writes: the order decides where it is read from. Chunks
 have a size of their own in each case; one array of the largest case is larger than the caches of a core.
+`bench/cache_hits.py` prints how often loads hit in each cache: counted by the processor where it shows that, else
+simulated.
 """
 
 from __future__ import annotations
