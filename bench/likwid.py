@@ -44,13 +44,19 @@ def partner(kernel: str, level: str) -> str:
     return by_width[level if level in by_width else "avx512"]
 
 
-def likwid_bytes_per_s(kernel: str, size_bytes: int, iterations: int) -> float:
-    """One run on one thread. Raises RuntimeError with likwid's output if it gives no bandwidth."""
-    command = ["likwid-bench", "-t", kernel, "-W", f"N:{size_bytes // 1000}kB:1", "-i", str(iterations)]
-    output = subprocess.run(command, capture_output=True, text=True)
-    match = re.search(r"MByte/s:\s*([\d.]+)", output.stdout)
+def run_once(
+    kernel: str, total_bytes: int, iterations: int, threads: int = 1, unit: str = "MByte/s"
+) -> float:
+    """One run of likwid-bench: bytes/s for "MByte/s", FLOP/s for "MFlops/s".
+
+    Raises RuntimeError with its output if it gives no such figure.
+    """
+    workgroup = f"N:{total_bytes // 1000}kB:{threads}"
+    command = ["likwid-bench", "-t", kernel, "-W", workgroup, "-i", str(iterations)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    match = re.search(rf"{unit}:\s*([\d.]+)", done.stdout)
     if not match:
-        raise RuntimeError(f"{' '.join(command)}: {output.stdout[-300:]}{output.stderr[-300:]}")
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout[-200:]}{done.stderr[-200:]}")
     return float(match.group(1)) * 1e6
 
 
@@ -83,7 +89,7 @@ def print_comparison(library: native.Library, kernel: str, size_bytes: int) -> N
             call()
         ours = moved * calls / (time.perf_counter() - start)
         try:
-            pairs.append((ours, likwid_bytes_per_s(theirs, size_bytes, max(10, calls))))
+            pairs.append((ours, run_once(theirs, size_bytes, max(10, calls))))
         except RuntimeError as error:
             print_skipped(name, str(error))
             return

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
-import shutil
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import likwid
 import numpy as np
 
 from flashperf import environment, native
@@ -51,20 +49,6 @@ def width(level: str) -> str:
     return level if level in ("portable", "avx2") else "avx512"
 
 
-def likwid(kernel: str, total_bytes: int, threads: int, iterations: int, unit: str) -> float:
-    """One run of likwid-bench: bytes/s for "MByte/s", FLOP/s for "MFlops/s".
-
-    Raises RuntimeError with its output if it gives no such figure.
-    """
-    workgroup = f"N:{total_bytes // 1000}kB:{threads}"
-    command = ["likwid-bench", "-t", kernel, "-W", workgroup, "-i", str(iterations)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    match = re.search(rf"{unit}:\s*([\d.]+)", done.stdout)
-    if not match:
-        raise RuntimeError(f"{' '.join(command)}: {done.stdout[-200:]}{done.stderr[-200:]}")
-    return float(match.group(1)) * 1e6
-
-
 def long_stream(subject: RoofSubject, pattern: str, thread_bytes: int, threads: int, repeats: int) -> float:
     """Bytes/s of one run of ours that repeats as often as likwid does; no best of several, as likwid has none."""
     parts = subject.parts(thread_bytes, threads)
@@ -82,7 +66,7 @@ def long_peak(kernel: str, threads: int, calls: int) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """RUNS interleaved runs of one kernel of ours and of its partner, in GB/s or GFLOP/s; or why there are none.
+    """RUNS interleaved runs of one kernel of ours and of its partner, in GB/s or GFLOP/s; or why there are fewer.
 
     at_most: only a partner that is faster is wrong (a library under a roof)
     """
@@ -113,7 +97,8 @@ class Row:
 
     def __str__(self) -> str:
         if self.skipped:
-            return f"{self.name:36} skipped: {self.skipped}"
+            after = f" after {len(self.ours)} of {RUNS} runs" if self.ours else ""
+            return f"{self.name:36} skipped{after}: {self.skipped}"
         values = (
             f"{self.middle(self.ours):8.1f} {self.middle(self.theirs):8.1f} {self.unit:8} {self.ratio:5.2f}"
         )
@@ -130,14 +115,14 @@ def compare(
     name: str, partner: str, ours: Callable[[], float], theirs: Callable[[], float], unit: str
 ) -> Row:
     """RUNS interleaved runs of both."""
-    pairs = []
+    pairs, why = [], ""
     try:
         for _ in range(RUNS):
             pairs.append((ours() / 1e9, theirs() / 1e9))
     except RuntimeError as error:
-        return Row(name, partner, unit, skipped=" ".join(str(error).split()))
-    mine, its = zip(*pairs, strict=True)
-    return Row(name, partner, unit, mine, its)
+        why = " ".join(str(error).split())
+    mine, its = zip(*pairs, strict=True) if pairs else ((), ())
+    return Row(name, partner, unit, mine, its, skipped=why)
 
 
 def streams(subject: RoofSubject, level: str, threads: int) -> Iterator[Row]:
@@ -153,7 +138,7 @@ def streams(subject: RoofSubject, level: str, threads: int) -> Iterator[Row]:
                 f"{working_set.name} {pattern}, {threads_of(threads)}",
                 partner,
                 lambda n=n_bytes, p=pattern, r=repeats: long_stream(subject, p, n, threads, r),
-                lambda n=n_bytes, p=partner, r=repeats: likwid(p, n * threads, threads, r, "MByte/s"),
+                lambda n=n_bytes, p=partner, r=repeats: likwid.run_once(p, n * threads, r, threads),
                 "GB/s",
             )
 
@@ -176,7 +161,9 @@ def peaks(subject: RoofSubject, level: str, threads: int) -> Iterator[Row]:
                 f"{kernel}, {threads_of(threads)}",
                 partner,
                 lambda k=kernel, c=calls: long_peak(k, threads, c),
-                lambda p=partner, i=iterations: likwid(p, PEAK_BYTES * threads, threads, i, "MFlops/s"),
+                lambda p=partner, i=iterations: likwid.run_once(
+                    p, PEAK_BYTES * threads, i, threads, "MFlops/s"
+                ),
                 "GFLOP/s",
             )
 
@@ -220,17 +207,16 @@ def all_rows(thread_counts: list[int]) -> Iterator[Row]:
     sets = working_sets(cache_levels() or assumed_levels(), 1)
     subject = RoofSubject(max(sets[-1].thread_bytes, CHUNK_BYTES))
     for threads in thread_counts:
-        if shutil.which("likwid-bench"):
+        if why := likwid.why_not():
+            yield Row(f"roofs, {threads_of(threads)}", "likwid-bench", "", skipped=why)
+        else:
             yield from streams(subject, level, threads)
             yield from peaks(subject, level, threads)
-        else:
-            why = "there is no likwid-bench (Debian: apt-get install likwid)"
-            yield Row(f"roofs, {threads_of(threads)}", "likwid-bench", "", skipped=why)
         yield from torch_below(subject, threads)
 
 
 def main() -> int:
-    """Print all comparisons; exit code 1 if one that was just measured is beyond the target."""
+    """Print all comparisons; exit code 1 if one just measured is beyond the target, or none could be measured."""
     parser = argparse.ArgumentParser(description="Roofs beside likwid-bench and torch's products.")
     parser.add_argument("--threads", type=int, nargs="*", default=sorted({1, usable_cores()}))
     parser.add_argument("--record", type=Path, help="keep all runs in a file")
@@ -242,7 +228,7 @@ def main() -> int:
             rows = iter([from_json(Row, line["row"]) for line in read_records(options.source).of("row")])
         except UserError as error:
             parser.error(str(error))
-    wrong = 0
+    wrong = compared = 0
     print(f"{'kernel':36} {'ours':>8} {'theirs':>8} {'':8} {'ratio':>5}")
     with RecordWriter(options.record) if options.record else nullcontext() as writer:
         if writer:
@@ -250,9 +236,12 @@ def main() -> int:
         for row in rows:
             print(row, flush=True)
             wrong += not row.is_right
+            compared += not row.skipped
             if writer:
                 writer.write("row", row=row)
-    return int(wrong > 0 and not options.source)
+    if not compared:
+        print("nothing was compared")
+    return int((wrong > 0 or not compared) and not options.source)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, Any
 
-from flashperf.errors import UserError
+from flashperf.errors import EXIT_FAILED, UserError
 
 
 class WorkerError(RuntimeError):
@@ -30,15 +30,18 @@ class Worker:
 
     def __init__(self, number: int, environment: Mapping[str, str] | None = None) -> None:
         self.number = number
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "flashperf.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env={**os.environ, **_ONE_THREAD, **(environment or {})},
-            start_new_session=True,  # Ctrl-C is the parent's to handle
-        )
+        try:
+            self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "flashperf.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env={**os.environ, **_ONE_THREAD, **(environment or {})},
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        except OSError as error:
+            raise UserError(f"can't start worker process {number}: {error}", EXIT_FAILED) from error
         self._pending = b""
         self._said_bytes = 0  # of its standard error, up to its last answer
 
@@ -77,11 +80,15 @@ class Worker:
         """Call a method of the worker's subject."""
         return self.ask("call", timeout_s, method=method, arguments=arguments)
 
-    def stop(self) -> None:
-        """End the process, kindly first."""
+    def dismiss(self) -> None:
+        """Tell the process to end, and don't wait for it."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
+
+    def stop(self) -> None:
+        """End the process, kindly first."""
+        self.dismiss()
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
@@ -137,7 +144,13 @@ class WorkerPool:
         flash: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.workers = [Worker(number, environment) for number in range(count)]
+        self.workers: list[Worker] = []
+        try:
+            for number in range(count):
+                self.workers.append(Worker(number, environment))
+        except BaseException:
+            self.close()
+            raise
         self.start_s: list[float] = []
         self._start = {
             "subject": subject,
@@ -162,6 +175,8 @@ class WorkerPool:
         self.close()
 
     def close(self) -> None:
-        """End every worker."""
+        """End every worker, all at once."""
+        for worker in self.workers:
+            worker.dismiss()
         for worker in self.workers:
             worker.stop()

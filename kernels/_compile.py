@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -110,7 +111,14 @@ def main(arguments: Sequence[str]) -> int:
 
     if triton.knobs.runtime.interpret:
         raise UserError("Triton interprets its kernels here: set TRITON_INTERPRET=0 to compile them")
+    usage = (
+        f"python -m flashperf.kernels._compile {','.join(ARCHITECTURES)} CASE...: architectures, then cases"
+    )
+    if len(arguments) < 2:
+        raise UserError(usage)
     architectures = arguments[0].split(",")
+    if not all(re.fullmatch(r"sm_\d{2,3}a?", name) for name in architectures):
+        raise UserError(f"{arguments[0]!r} names no architecture; {usage}")
     for text in arguments[1:]:
         for kernel in compile_case(Case.parse(text), architectures):
             print(json.dumps(asdict(kernel)), flush=True)
@@ -118,4 +126,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as wrong:
+        sys.exit(f"flashperf: {wrong}")

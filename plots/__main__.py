@@ -17,10 +17,10 @@ from flashperf.plots.waterfall import waterfall
 from flashperf.roofs.suite import read_run
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDS = ROOT / "results" / "xeon-amx"
-RECORD = RECORDS / "explain-a.jsonl"
-ROOFLINE = RECORDS / "roofline.jsonl"
-CROSSOVER = RECORDS / "crossover-precision.jsonl"
+RESULTS = ROOT / "results"
+RECORD = RESULTS / "epyc-zen4" / "explain-a.jsonl"
+ROOFLINE = RESULTS / "epyc-zen4" / "roofline.jsonl"
+CROSSOVER = RESULTS / "xeon-amx" / "crossover-precision.jsonl"
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN_APART = ("fusion",)  # mechanisms with a roofline of their own in the docs
 

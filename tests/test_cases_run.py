@@ -128,6 +128,7 @@ def test_a_record_that_was_cut_off_is_read_as_killed(monkeypatch: pytest.MonkeyP
     assert report.stopped == "killed"
     assert math.isnan(report.seconds)
     assert report.results[0].measured is not None
+    assert cli.main(["cases", "--replay", str(path)]) == 1
 
 
 def test_a_record_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_record_that_was_cut_off_is_judged_as_far_as_it_goes(
     report = analysis.read_report(path)
     assert states(report) == {"A13": DIRECTION, "A1": NOT_MEASURED}
     assert report.stopped == "killed"
-    assert cli.main(["claims", "--replay", str(path)]) == 0
+    assert cli.main(["claims", "--replay", str(path)]) == 1
     assert "ended early (killed)" in capsys.readouterr().out
 
 

@@ -39,6 +39,12 @@ def fail(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (["explain", "--replay", "x", "--flash", "a"], "leave out --flash"),
         (["explain", "m:f", "--replay", "x"], "leave out MODULE:FACTORY"),
         (["bench", "--folder", "nowhere"], "there is no folder nowhere"),
+        (["bench", "--backend", ""], "--backend, --dtype, --size and --record need a mechanism"),
+        (["bench", "launch", "--backend", ""], "--backend names backends, such as cpu,cuda,triton, not ''"),
+        (["bench", "launch", "--size", ""], "a size is written as in a case's name"),
+        (["bench", "launch", "--budget", "0"], "the budget must be a positive number of seconds, not 0"),
+        (["crossover", "fusion", "--size", "rows=7"], "rows is what is varied"),
+        (["crossover", "attention", "--size", "keys=7"], "keys is what is varied"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(
@@ -59,6 +65,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
         (["explain", "--scenario", "sngle"], "did you mean single?"),
         (["explain", "--flash", "tilin=naive"], "did you mean tiling?"),
         (["explain", "--flash", "tiling=nave"], "did you mean naive?"),
+        (["explain", "--flash", ""], "no Flash variant is named: a, b, or switch=level,..."),
         (["explain", "--backend", "cdua"], "did you mean cuda or cpu?"),
         (["explain", "--budget", "-1"], "budget"),
         (["explain", "--replay", "missing.jsonl"], "can't read missing.jsonl"),

@@ -206,4 +206,14 @@ def test_two_records_of_a_kind_have_sections_that_are_told_apart() -> None:
     ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
     assert len(ids) == len(set(ids))
     assert {"cases", "cases-2"} <= set(ids)
+    assert 'href="#cases-2">Cases 2</a>' in page
     assert "no hardware path" in page
+
+
+def test_the_navigation_says_what_is_there_in_words_and_leaves_out_parts_of_a_scenario() -> None:
+    page = report_page([RESULTS / "scenario-warmup.jsonl", RESULTS / "crossover-precision.jsonl"])
+    listed = page.partition("<nav")[2].partition("</nav>")[0]
+    assert ">Scenario warmup</a>" in listed
+    assert ">Crossover precision</a>" in listed
+    assert 'id="scenario-warmup-table"' in page
+    assert "scenario-warmup-table" not in listed

@@ -227,6 +227,7 @@ def test_a_killed_run_has_no_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     report = run.read_report(path)
     assert report.stopped == "killed"
     assert "ended early (killed)" in render.footer(report)
+    assert cli.main(["scenario", "--replay", str(path)]) == 1
 
 
 def test_a_run_without_enough_for_a_table_says_so(

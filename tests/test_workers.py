@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,9 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pool(file: Path) -> Iterator[WorkerPool]:
-    with WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, FLASH) as started:
+    with WorkerPool(
+        1, SUBJECT, {"target": f"{file}:factory", "standard": STANDARD}, STANDARD, FLASH
+    ) as started:
         yield started
 
 
@@ -66,14 +69,22 @@ def test_a_worker_that_is_killed_is_named_with_its_signal(pool: WorkerPool) -> N
 
 def test_an_abort_inside_a_callable_is_reported_not_hung(file: Path) -> None:
     with (
-        WorkerPool(1, SUBJECT, {"target": f"{file}:factory"}, STANDARD, {**FLASH, "mode": "dies"}) as started,
+        WorkerPool(
+            1,
+            SUBJECT,
+            {"target": f"{file}:factory", "standard": STANDARD},
+            STANDARD,
+            {**FLASH, "mode": "dies"},
+        ) as started,
         pytest.raises(WorkerError, match=f"signal {signal.SIGABRT.value}"),
     ):
         started.workers[0].ask("group", masks=[3], lead_in=False)
 
 
 def test_no_process_is_left_when_the_pool_closes(file: Path) -> None:
-    with WorkerPool(2, SUBJECT, {"target": f"{file}:factory"}, STANDARD, FLASH) as started:
+    with WorkerPool(
+        2, SUBJECT, {"target": f"{file}:factory", "standard": STANDARD}, STANDARD, FLASH
+    ) as started:
         processes = [worker._process for worker in started.workers]
     assert all(process.poll() is not None for process in processes)
 
@@ -86,12 +97,38 @@ def test_no_process_is_left_when_the_pool_closes(file: Path) -> None:
     ],
 )
 def test_a_factory_that_fails_is_a_user_error(file: Path, size: str, message: str) -> None:
-    options = {"target": f"{file}:factory"}
+    options = {"target": f"{file}:factory", "standard": STANDARD}
     with (
         WorkerPool(1, SUBJECT, options, STANDARD, {"size": size}) as started,
         pytest.raises(UserError, match=message),
     ):
         started.workers[0].ask("group", masks=[1], lead_in=False)
+
+
+def test_workers_that_had_started_end_if_a_later_one_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Worker] = []
+
+    class Limited(Worker):
+        def __init__(self, number: int, environment: Mapping[str, str] | None = None) -> None:
+            if number == 2:
+                raise UserError("can't start worker process 2")
+            super().__init__(number, environment)
+            started.append(self)
+
+    monkeypatch.setattr("flashperf.workers.Worker", Limited)
+    with pytest.raises(UserError, match="worker process 2"):
+        WorkerPool(4, SUBJECT, {}, STANDARD, FLASH)
+    assert len(started) == 2
+    assert all(worker._process.poll() is not None for worker in started)
+
+
+def test_a_process_that_cannot_be_started_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **named: Any) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    with pytest.raises(UserError, match=r"can't start worker process 3: .*temporarily unavailable"):
+        Worker(3)
 
 
 def test_an_answer_that_does_not_come_is_an_error_with_the_limit() -> None:

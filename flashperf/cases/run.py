@@ -56,7 +56,8 @@ class CasesRun:
         )
         self.writer.write("environment", environment=environment.capture())
         self.writer.write("machine", machine=self.machine)
-        runnable = [case for case in cases if self._can_run(case)]
+        # Those in processes of their own last: what compilers take can't be told beforehand, nor cut short.
+        runnable = sorted((case for case in cases if self._can_run(case)), key=lambda case: case.fresh)
         try:
             for number, case in enumerate(runnable):
                 share_s = self.deadline.left_s / (len(runnable) - number)

@@ -1,4 +1,4 @@
-"""What a command says when it is cut off: where the measurements are that were made by then."""
+"""What a command says when it is cut off, and its exit code: where the measurements are that were made by then."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
+
+#: How a record says that its run ended as it should have.
+_WHOLE = ("done", "budget")
 
 
 @contextmanager
@@ -24,6 +27,13 @@ def kept(record: Path, kind: str, command: str) -> Iterator[None]:
         if not where:
             raise
         raise UserError(f"{error}{where}", getattr(error, "exit_code", EXIT_FAILED)) from error
+
+
+def exit_code(stopped: str) -> int:
+    """The exit code for a record that ended so: "done", "budget", "interrupted", "killed", a failure."""
+    if stopped == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_OK if stopped in _WHOLE else EXIT_FAILED
 
 
 def _where(record: Path, kind: str, command: str) -> str:

@@ -62,7 +62,7 @@ def bench(
     """
     if context.args[:1] and not context.args[0].startswith("-"):
         return _side_by_side(context.args, backend, dtype, size, budget, record)
-    if backend or dtype or size or record:
+    if any(value is not None for value in (backend, dtype, size, record)):
         raise UserError("--backend, --dtype, --size and --record need a mechanism: flashperf bench tiling")
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder} with benches here; name one with --folder")
@@ -91,9 +91,9 @@ def _side_by_side(
         raise UserError(f"bench {arguments[0]} takes no further arguments: {' '.join(arguments[1:])}")
     return bench_backends.run(
         arguments[0],
-        backend or bench_backends.BACKENDS,
+        bench_backends.BACKENDS if backend is None else backend,
         dtype=dtype,
         size=size,
-        budget_s=budget or bench_backends.BUDGET_S,
+        budget_s=bench_backends.BUDGET_S if budget is None else budget,
         record=record,
     )

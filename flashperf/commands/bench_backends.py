@@ -75,12 +75,14 @@ def chosen_cases(
     for name in backends:
         registry.backend(name)  # raises for one that doesn't exist
     sizes: Sequence[Sizes] = (
-        [parse_size(size)] if size else mechanism.sizes("bench", "cpu" if "cpu" in backends else backends[0])
+        [parse_size(size)]
+        if size is not None
+        else mechanism.sizes("bench", "cpu" if "cpu" in backends else backends[0])
     )
     if sizes[0].keys() not in [one.keys() for one in (*mechanism.bench_sizes, *mechanism.test_sizes)]:
         needed = ", ".join(mechanism.bench_sizes[0])
         raise UserError(f"sizes of {mechanism.name} are {needed}, got {', '.join(sizes[0])}")
-    if size:
+    if size is not None:
         _check_values(mechanism, sizes[0])
     order = sorted(mechanism.variants, key=lambda variant: variant != mechanism.standard)
     return [
@@ -215,10 +217,14 @@ def run(
     wrong.
     """
     mechanism = registry.mechanism(name)
+    if not budget_s > 0:
+        raise UserError(f"the budget must be a positive number of seconds, not {budget_s:g}")
     wanted = list(dict.fromkeys(part.strip() for part in backends.split(",") if part.strip()))
+    if not wanted:
+        raise UserError(f"--backend names backends, such as {BACKENDS}, not {backends!r}")
     cases = chosen_cases(mechanism, wanted, dtype, size)
     if not cases:
-        raise UserError(f"{name} has no variant for {', '.join(wanted) or 'no backend'}")
+        raise UserError(f"{name} has no variant for {', '.join(wanted)}")
     console = console or console_for()
     cells: list[Cell] = []
     writer = RecordWriter(record) if record else None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flashperf.commands import complete
+from flashperf.commands._kept import exit_code
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
-from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_OK, UserError
 from flashperf.progress import open_progress
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def cases(
 
     For each case: both paths are seen to have run and to agree, are timed in pairs in several processes, and the
     loss is explained from measurements alone, or the case does not apply here. Exit codes: 0 done, 1 a case
-    failed, 2 bad arguments, 130 interrupted (what was measured is kept and reported).
+    failed or the run was cut off, 2 bad arguments, 130 interrupted (what was measured is kept and reported).
     """
     from flashperf.cases.analysis import read_report
     from flashperf.cases.registry import all_cases, case_named, distinct
@@ -101,9 +102,7 @@ def _shown(report: CasesReport, detailed: bool, as_json: bool, markdown: bool, r
         print_parts(render.sections(report, detailed))
     if record is not None:
         print(f"record {record}", file=sys.stderr if as_json or markdown else sys.stdout)
-    if report.stopped == "interrupted":
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if report.failed else EXIT_OK
+    return exit_code(report.stopped) or (EXIT_FAILED if report.failed else EXIT_OK)
 
 
 def _listed(chosen: Sequence[OpenCase], as_json: bool) -> int:

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from flashperf.commands import complete
+from flashperf.commands._kept import exit_code
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
 from flashperf.commands.scenario import print_parts
-from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_OK, UserError
 from flashperf.progress import open_progress
 
 Names = Annotated[
@@ -51,8 +52,8 @@ def claims(
     """Test the claims of the source documents.
 
     One verdict each: reproduced, in direction, contradicted, can't tell, or not testable here and why. Slips in
-    the documents' arithmetic are shown. Exit codes: 0 done, 1 something broke, 2 bad arguments, 130 interrupted
-    (what was measured is kept and judged).
+    the documents' arithmetic are shown. Exit codes: 0 done, 1 something broke or was cut off, 2 bad arguments, 130
+    interrupted (what was measured is kept and judged).
     """
     from flashperf.claims.catalogue import CLAIMS, claim_named
 
@@ -85,6 +86,4 @@ def _shown(record: Path, wanted: set[str], as_json: bool, markdown: bool, new: b
         print_parts(render.sections(report))
     if new:
         print(f"record {record}", file=sys.stderr if as_json or markdown else sys.stdout)
-    if report.stopped == "interrupted":
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if report.failures else EXIT_OK
+    return exit_code(report.stopped) or (EXIT_FAILED if report.failures else EXIT_OK)

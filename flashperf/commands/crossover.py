@@ -77,6 +77,7 @@ def crossover(
     if mechanism is None:
         raise UserError("name a mechanism, or a record with --from; flashperf mechanisms lists them")
     low, high = parse_range(span)
+    sizes = _beside_axis(mechanism, axis, parse_sizes(size or []))
     folder = out or fresh_folder(OUTPUT)
     path = folder / RECORD
     with kept(path, "block", "flashperf crossover"), open_progress(quiet) as progress:
@@ -86,7 +87,7 @@ def crossover(
             low=low,
             high=high,
             between=between,
-            sizes=parse_sizes(size or []),
+            sizes=sizes,
             backend=backend,
             dtype=dtype,
             budget_s=budget,
@@ -117,6 +118,17 @@ def parse_sizes(items: list[str]) -> dict[str, int | str]:
                 raise UserError(f"--size is NAME=VALUE, such as cols=2048, not {part.strip()!r}")
             found[name] = int(value) if value.isdigit() else value
     return found
+
+
+def _beside_axis(mechanism: str, axis: str | None, sizes: dict[str, int | str]) -> dict[str, int | str]:
+    """The sizes. Raises UserError if one of them is what the axis varies."""
+    from flashperf import registry
+    from flashperf.crossover import axis_of
+
+    for key in axis_of(registry.mechanism(mechanism), axis).keys:
+        if key in sizes:
+            raise UserError(f"{key} is what is varied: give its --range LOW:HIGH, not a --size")
+    return sizes
 
 
 def _show(result: CrossoverResult, folder: Path | None, as_json: bool, record: Path | None = None) -> int:

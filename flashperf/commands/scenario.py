@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flashperf.commands import complete
+from flashperf.commands._kept import exit_code
 from flashperf.commands.explain import BEGAN, OUTPUT, fresh_folder
-from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_OK, UserError
 from flashperf.progress import open_progress
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def scenario(
     """Measure pinning, warm-up, torch.compile or parallelism.
 
     What belongs to a process or a machine rather than to a call: each scenario has its own total. Exit codes: 0
-    done, 1 a process failed, 2 bad arguments, 130 interrupted (what was measured is kept and reported).
+    done, 1 a process failed or the run was cut off, 2 bad arguments, 130 interrupted (what was measured is kept
+    and reported).
     """
     if name is None and replay is None:
         return _listed(as_json)
@@ -97,7 +99,7 @@ def _shown(record: Path, name: str | None, as_json: bool, markdown: bool, new: b
         print_parts(render.sections(report))
     if new:
         print(f"record {record}", file=sys.stderr if as_json or markdown else sys.stdout)
-    return EXIT_INTERRUPTED if report.stopped == "interrupted" else EXIT_OK
+    return exit_code(report.stopped)
 
 
 def _listed(as_json: bool) -> int:

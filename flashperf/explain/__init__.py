@@ -37,7 +37,7 @@ def explain_pipeline(
     """
     from flashperf.backends import backend as backend_of
     from flashperf.pipeline.engines import ENGINES
-    from flashperf.pipeline.switches import parse_levels
+    from flashperf.pipeline.switches import parse_flash, parse_levels
 
     why_not = backend_of(backend).why_not() or ("" if backend in ENGINES else "it has no pipeline")
     if why_not:
@@ -47,7 +47,7 @@ def explain_pipeline(
         scenario,
         model,
         parse_levels(standard),
-        parse_levels(flash),
+        parse_flash(flash),
         backend,
         budget_s=budget_s,
         seed=seed,
@@ -70,7 +70,11 @@ def explain_factory(
 ) -> Explanation:
     """Explain anybody's pipeline: ``target`` is ``MODULE:FACTORY`` or ``FILE.py:FACTORY``.
 
-    ``factory(**levels)`` returns a callable without arguments that does all the work of that mixture.
+    ``factory(**levels)`` returns a callable without arguments that does all the work of that mixture. The floating
+    arrays that it returns (NumPy, torch, CuPy, nested or not) are compared with Standard's before the mixture is timed.
+
+    Raises UserError if a mixture fails, or if its result differs by more than a tenth of the norm of Standard's
+    (``same_result.LIMIT``); what was measured by then is in ``out``/record.jsonl.
     """
     phases = FactoryPhases(
         target,

@@ -143,5 +143,5 @@ def _analysed(record: Record, notes: Sequence[str]) -> Explanation:
         seconds=record.end["seconds"] if record.end else 0.0,
         busy=busy is not None,
         partial=record.end is None or record.end["stopped"] not in WHOLE,
-        notes=tuple(notes),
+        notes=(*notes, *record.notes),
     )

@@ -12,16 +12,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from flashperf.errors import UserError
+from flashperf.errors import EXIT_FAILED, UserError
+from flashperf.explain.same_result import SameResult
 
 Factory = Callable[..., Callable[[], Any]]
 
 
 class FactorySubject:
-    """Mixtures of a user's factory. A callable is made at its first use after every ``rebuild`` and run once."""
+    """Mixtures of a user's factory. A callable is made at its first use after every ``rebuild`` and run once.
 
-    def __init__(self, target: str) -> None:
+    What that run returns is compared with what ``standard`` returns.
+    """
+
+    def __init__(self, target: str, standard: Mapping[str, str]) -> None:
         self.factory = load_factory(target)
+        self._standard = dict(standard)
+        self._expected: SameResult | None = None
         self._calls: dict[tuple[tuple[str, str], ...], Callable[[], Any]] = {}
 
     def rebuild(self, seed: int) -> None:
@@ -29,11 +35,24 @@ class FactorySubject:
         self._calls = {}
 
     def prepare(self, levels: Mapping[str, str]) -> None:
-        """Make the callable of one mixture and run it once, untimed."""
+        """Make the callable of one mixture and run it once, untimed. Raises UserError if its result is wrong."""
         key = tuple(sorted(levels.items()))
         if key in self._calls:
             return
-        mixture = ", ".join(f"{name}={level}" for name, level in levels.items())
+        call, result = self._made(levels)
+        if self._expected is None:
+            standard = result if levels == self._standard else self._made(self._standard)[1]
+            self._expected = SameResult(standard)
+        self._expected.check(result, _words(levels))
+        self._calls[key] = call
+
+    def compares(self) -> bool:
+        """Whether Standard returned anything that results are compared with."""
+        return self._expected is not None and self._expected.compared
+
+    def _made(self, levels: Mapping[str, str]) -> tuple[Callable[[], Any], Any]:
+        """A new callable, and what its first run returns."""
+        mixture = _words(levels)
         try:
             call = self.factory(**levels)
         except Exception as error:
@@ -41,17 +60,24 @@ class FactorySubject:
         if not callable(call):
             raise UserError(f"the factory returned a {type(call).__name__} for {mixture}, not a callable")
         try:
-            call()
+            return call, call()
         except Exception as error:
             raise UserError(f"the callable failed for {mixture}: {type(error).__name__}: {error}") from error
-        self._calls[key] = call
 
     def run(self, levels: Mapping[str, str]) -> dict[str, float]:
         """Wall seconds of one call."""
         call = self._calls[tuple(sorted(levels.items()))]
         begin = time.perf_counter()
-        call()
+        try:
+            call()
+        except Exception as error:
+            message = f"a timed run failed for {_words(levels)}: {type(error).__name__}: {error}"
+            raise UserError(message, EXIT_FAILED) from error
         return {"seconds": time.perf_counter() - begin}
+
+
+def _words(levels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={level}" for name, level in levels.items())
 
 
 def load_factory(target: str) -> Factory:

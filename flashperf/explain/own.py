@@ -8,10 +8,11 @@ from typing import Any
 from flashperf.attribution import SwitchLevels
 from flashperf.errors import UserError
 from flashperf.explain.run import Phases
+from flashperf.workers import WorkerPool
 
 
 class FactoryPhases(Phases):
-    """A user's factory: its mixtures are timed as they are."""
+    """A user's factory: its mixtures are timed as they are, if their results are those of Standard."""
 
     subject = "flashperf.explain.factory:FactorySubject"
 
@@ -30,7 +31,13 @@ class FactoryPhases(Phases):
         if not switches:
             raise UserError("nothing to explain: give at least one switch=level for --standard and --flash")
         super().__init__(switches, **common)
-        self.options = {"target": target}
+        self.options = {"target": target, "standard": dict(standard)}
 
     def describe(self) -> dict[str, Any]:
         return {"subject": self.target, "switches": self.switches}
+
+    def isolate(self, pool: WorkerPool) -> None:
+        """Nothing to time; note where there was no result to compare."""
+        if not pool.workers[0].call("compares"):
+            text = "results were not compared: the callable of Standard returns no floating array"
+            self.writer.write("note", text=text)

@@ -29,6 +29,7 @@ class Record:
     probes: list[dict[str, Any]] = field(default_factory=list)
     profiles: list[dict[str, Any]] = field(default_factory=list)
     quality: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     end: dict[str, Any] | None = None
 
     @property
@@ -61,6 +62,8 @@ def sort_lines(lines: Iterable[dict[str, Any]]) -> Record:
             record.counts = unpack_counts(line)
         elif kind == "isolated":
             record.isolated[line["worker"]] = line["times"]
+        elif kind == "note":
+            record.notes.append(line["text"])
         elif kind == "end":
             record.end = line
         else:

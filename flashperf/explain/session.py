@@ -25,10 +25,11 @@ from flashperf.attribution import (
     shares_within,
 )
 from flashperf.deadline import Deadline
+from flashperf.errors import UserError
 from flashperf.progress import ProgressSink
 from flashperf.records import Attribution, Interval
 from flashperf.store import RecordWriter
-from flashperf.workers import Worker, WorkerPool
+from flashperf.workers import Worker, WorkerError, WorkerPool
 
 #: Measuring ends early where every share is this well known: half of what a quiet machine must reach.
 _ENOUGH_LOG, _ENOUGH_POINTS = 0.01, 1.5
@@ -158,8 +159,14 @@ class Session:
             worker.send("call", method="check", arguments={"masks": part})
         for worker, own in masks.items():
             worker.send("call", method="bind", arguments={"masks": list(own)})
+        failed: list[Exception] = []
         for worker in (*checkers, *masks):
-            worker.receive(self.limit_s)
+            try:
+                worker.receive(self.limit_s)
+            except (WorkerError, UserError) as error:  # the other answers have to be read all the same
+                failed.append(error)
+        if failed:
+            raise failed[0]
         self._verified.update(fresh)
 
     @property

@@ -18,7 +18,7 @@ from flashperf.forecast.pipeline import seen_part
 from flashperf.forecast.pricing import PricingEngine, price_all, roof_price
 from flashperf.pipeline.scenario import scenario as scenario_of
 from flashperf.pipeline.subject import PipelineSubject
-from flashperf.pipeline.switches import Levels, parse_levels
+from flashperf.pipeline.switches import Levels, parse_flash, parse_levels
 
 _RUNS = 8
 _BUSY = 0.05
@@ -79,7 +79,7 @@ def check_accuracy(
     ``roofs``: those of this machine (``flashperf.roofs.Roofs``), called ``name``. Raises UserError for names that are
     not known, WrongLogitsError for a variant whose logits are wrong: it is not timed.
     """
-    planned, both = scenario_of(scenario, seed), [parse_levels(standard), parse_levels(flash)]
+    planned, both = scenario_of(scenario, seed), [parse_levels(standard), parse_flash(flash)]
     subject = PipelineSubject(model, scenario, None, seed)
     engine = PricingEngine()
     planner = Planner(subject.config, planned, engine)

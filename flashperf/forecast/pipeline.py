@@ -23,7 +23,7 @@ from flashperf.gpus import LAUNCH_S, Gpu
 from flashperf.pipeline.models import load_model
 from flashperf.pipeline.scenario import Scenario
 from flashperf.pipeline.scenario import scenario as scenario_of
-from flashperf.pipeline.switches import parse_levels
+from flashperf.pipeline.switches import parse_flash, parse_levels
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def forecast_pipeline(
 ) -> Forecast:
     """Predict the built-in language model on ``gpu``. Nothing runs. Raises UserError for names that are not known."""
     config, _ = load_model(model, seed)
-    planned, base, fast = scenario_of(scenario, seed), parse_levels(standard), parse_levels(flash)
+    planned, base, fast = scenario_of(scenario, seed), parse_levels(standard), parse_flash(flash)
     engine = PricingEngine()
     planner = Planner(config, planned, engine)
     switches = find_active(planner, base, fast)

@@ -236,6 +236,13 @@ def parse_levels(text: str, base: Levels = STANDARD) -> dict[str, str]:
     return levels
 
 
+def parse_flash(text: str) -> dict[str, str]:
+    """The levels of a Flash variant. Raises UserError as ``parse_levels`` does, and where none is named."""
+    if not text.strip(", "):
+        raise UserError("no Flash variant is named: a, b, or switch=level,...")
+    return parse_levels(text)
+
+
 def all_mixtures(standard: Levels, flash: Levels, names: tuple[str, ...]) -> list[dict[str, str]]:
     """The 2**k mixtures of two variants; bit i of the index set means that names[i] stands at flash."""
     mixtures = []

@@ -39,7 +39,7 @@ MAX_EMBEDDED_BYTES = (
 class Section:
     """A part of the page: its anchor, its heading, the template that draws it, and the template's data.
 
-    label: what the navigation calls it, if that isn't the anchor
+    label: what the navigation calls it, if that isn't the anchor. listed: whether it is in the navigation
     """
 
     anchor: str
@@ -47,6 +47,7 @@ class Section:
     template: str
     data: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    listed: bool = True
 
 
 @functools.cache

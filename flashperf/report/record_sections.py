@@ -46,11 +46,14 @@ def crossover(records: Records) -> list[Section]:
     from flashperf.crossover.result import lines
     from flashperf.plots.crossover import crossover_svg, title
 
-    _, result = replay(records.path)
+    plan, result = replay(records.path)
     pictures = [{"picture": _inline(crossover_svg(result), records.path.stem), "title": title(result)}]
     data = {"pictures": pictures, "heads": [], "rows": [], "label": "", "notes": _clean(lines(result))}
     anchor = f"crossover-{records.path.stem}"
-    return [Section(anchor, f"Crossover: {clean(result.subject)}", "records.html.j2", data)]
+    title = f"Crossover: {clean(result.subject)}"
+    return [
+        Section(anchor, title, "records.html.j2", data, label=f"Crossover {clean(plan.mechanism)}".strip())
+    ]
 
 
 def cases(records: Records) -> list[Section]:
@@ -109,12 +112,13 @@ def scenario(records: Records) -> list[Section]:
         rows = [[cell(value) for value in row] for row in table.rows]
         notes = _clean([table.note] if table.note else [])
         data = {"pictures": [], **_table(table.title, heads, rows), "notes": notes}
-        sections.append(Section(anchor, f"{title}: {clean(table.title)}", "records.html.j2", data))
+        name = f"{title}: {clean(table.title)}"
+        sections.append(Section(f"{anchor}-table", name, "records.html.j2", data, listed=False))
     said = [total_text(total) for total in found.totals]
     gaps = [f"Not measured: {gap}." for gap in found.gaps]
     notes = _clean([*said, *found.sentences, *gaps, footer(report)])
     whole = {"pictures": [], "heads": [], "rows": [], "label": "", "notes": notes}
-    return [Section(anchor, title, "records.html.j2", whole), *sections]
+    return [Section(anchor, title, "records.html.j2", whole, label=title), *sections]
 
 
 def _table(label: str, heads: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> dict[str, Any]:

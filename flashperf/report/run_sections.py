@@ -77,8 +77,11 @@ def _told_apart(sections: Sequence[Section]) -> list[Section]:
     apart = []
     for section in sections:
         seen[section.anchor] += 1
-        number = f"-{seen[section.anchor]}" if seen[section.anchor] > 1 else ""
-        apart.append(replace(section, anchor=f"{section.anchor}{number}"))
+        count = seen[section.anchor]
+        if count > 1:
+            label = f"{section.label or section.anchor.capitalize()} {count}"
+            section = replace(section, anchor=f"{section.anchor}-{count}", label=label)
+        apart.append(section)
     return apart
 
 
