@@ -36,6 +36,7 @@ STREAMS = {
     "load": {"portable": "load_sse", "avx2": "load_avx", "avx512": "load_avx512"},
     "copy": {"portable": "copy_sse", "avx2": "copy_avx", "avx512": "copy_avx512"},
     "copy around caches": {"portable": "copy_mem_sse", "avx2": "copy_mem_avx", "avx512": "copy_mem_avx512"},
+    "update": {"portable": "update_sp_sse", "avx2": "update_sp_avx", "avx512": "update_sp_avx512"},
     "triad": {"portable": "stream_sp_sse", "avx2": "stream_sp_avx_fma", "avx512": "stream_sp_avx512_fma"},
 }
 PEAKS = {

@@ -172,8 +172,8 @@ def _legend(drawn: Figure, points: Sequence[Point], threads: int) -> None:
     if threads > 1:
         marks.append(f"roofs of {threads} threads")
     words = (
-        "grey: near no roof; %: of the least time, in which a level is charged only what caches inside it "
-        "can't hold, so a point may lie nearer to a line than its % says"
+        "grey: near no roof; %: of the least time, in which a level is charged only what caches inside it can't "
+        "hold, and reads at the rate of loads: not the distance to a line"
     )
     for n, said in enumerate(("; ".join(marks), words)):
         y = (0.26 - 0.15 * n) / drawn.get_figheight()

@@ -119,7 +119,7 @@ def roofs() -> SimpleNamespace:
     """Roofs that any call takes the same rates from; ``asked`` keeps the working sets."""
     made = SimpleNamespace(asked=[], fixed_s=lambda: (1e-6, 1e-7))
 
-    def roof(number_format: str, moved: int, working_set: int) -> Roof:
+    def roof(number_format: str, moved: int, working_set: int, written_bytes: int) -> Roof:
         made.asked.append((moved, working_set))
         return Roof("stub", 1e10, 1e10, "a test", 1e-7)
 

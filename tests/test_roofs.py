@@ -135,6 +135,17 @@ def test_cold_caches_read_everything_from_memory_once() -> None:
     assert reached == pytest.approx(20e9, rel=1e-3)
 
 
+def test_reads_come_no_faster_than_loads_alone_where_both_ways_together_are_faster() -> None:
+    both = Ceiling(MEMORY, "L2", "update", 1, (150e9, 150e9, 150e9), L2, L2 // 2)
+    r = dataclasses.replace(roofs(), ceilings=(*roofs().ceilings, both))
+    size = L2 // 2
+    rates = {part: r.memory(size, size, written_bytes=size // part)[1] for part in (2, 5)}
+    assert rates[2] == pytest.approx(150e9 * 16 / 15, rel=1e-3)  # L1 holds 1/16 of it
+    assert rates[5] == pytest.approx(100e9 / (15 / 16 - 1 / 5), rel=1e-3)
+    assert r.memory(size, size)[1] == rates[2]
+    assert r.roof("f32", size, size, written_bytes=0).bytes_per_s == pytest.approx(100e9 * 16 / 15, rel=1e-3)
+
+
 def test_the_best_pattern_is_the_roof_of_a_level() -> None:
     assert [(c.name, c.how) for c in roofs().levels()] == [("L1", "load"), ("L2", "load"), ("DRAM", "load")]
 

@@ -128,7 +128,8 @@ def roof_price(roofs: Any, working_set_bytes: int, seen: float) -> Callable[[Pla
             work = Work(0, 2 * int(call.arrays[0].nbytes), "f32")
         else:
             work = work_of(call, seen)
-        roof = roofs.roof(work.number_format, work.bytes, max(working_set_bytes, _TURNS * work.bytes))
+        passed, written = max(working_set_bytes, _TURNS * work.bytes), int(call.arrays[-1].nbytes)
+        roof = roofs.roof(work.number_format, work.bytes, passed, written_bytes=written)
         return largest(work.bytes / roof.bytes_per_s, work.flops / roof.flops_per_s, roof.launch_s)
 
     return price

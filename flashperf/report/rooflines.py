@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 #: How a picture's drawn roofs and the percentages beside it go together.
 CHARGED = (
-    "A drawn memory roof takes every byte from that level; a percentage charges a level only with the bytes that "
-    "the caches inside it can't hold, so a point can lie nearer to a line than its percentage says."
+    "A drawn memory roof takes every byte from that level, read or written; a percentage charges a level only with "
+    "the bytes that the caches inside it can't hold, and reads at the rate of loads alone: it can be larger or smaller "
+    "than the distance to a line."
 )
 
 

@@ -98,14 +98,26 @@ class Roofs:
         names = dict.fromkeys(c.name for c in self.of(MEMORY, threads))
         return [_best(c for c in self.of(MEMORY, threads) if c.name == name) for name in names]
 
+    def loads(self, level: Ceiling) -> Ceiling:
+        """What loads alone reach at the level of a ceiling; itself where that wasn't measured."""
+        same = (c for c in self.of(MEMORY, level.threads) if (c.name, c.how) == (level.name, "load"))
+        return next(same, level)
+
     def memory(
-        self, bytes_moved: int, working_set_bytes: int, from_memory_bytes: int = 0, threads: int = 1
+        self,
+        bytes_moved: int,
+        working_set_bytes: int,
+        from_memory_bytes: int = 0,
+        threads: int = 1,
+        written_bytes: int | None = None,
     ) -> tuple[Ceiling, float]:
         """The level that bounds so many bytes, and the bytes/s that they can have at most.
 
         Of a working set that is gone through again and again, a cache holds at most its own size, so at least the
         rest comes from further out; every byte passes the innermost level. ``from_memory_bytes``: what has to come
-        from memory in any case (cold caches). Raises UserError where nothing was measured with so many threads.
+        from memory in any case (cold caches). ``written_bytes``: how many of them are; what comes from a level
+        beyond them is read, and no faster than loads alone (a level may carry both ways at once). None: unknown.
+        Raises UserError where nothing was measured with so many threads.
         """
         levels = self.levels(threads)
         if not levels:
@@ -115,7 +127,8 @@ class Roofs:
             outside = bytes_moved * max(0.0, 1 - held / working_set_bytes)
             if level is levels[-1]:
                 outside = max(outside, from_memory_bytes)
-            least.append((outside / level.value, level))
+            read = outside - (bytes_moved if written_bytes is None else written_bytes)
+            least.append((max(outside / level.value, read / self.loads(level).value), level))
             held = max(held, level.level_bytes)
         least_s, bound = max(least, key=lambda pair: pair[0])
         return bound, bytes_moved / least_s
@@ -142,6 +155,7 @@ class Roofs:
         working_set_bytes: int,
         from_memory_bytes: int = 0,
         threads: int = 1,
+        written_bytes: int | None = None,
     ) -> Roof:
         """What bounds a kernel that computes in ``number_format``; bytes as in ``memory``.
 
@@ -150,7 +164,9 @@ class Roofs:
         units = self.units(number_format, threads)
         if not units:
             raise UserError(f"no unit was measured that computes in {number_format}")
-        memory, rate_bytes = self.memory(max(1, bytes_moved), working_set_bytes, from_memory_bytes, threads)
+        memory, rate_bytes = self.memory(
+            max(1, bytes_moved), working_set_bytes, from_memory_bytes, threads, written_bytes
+        )
         call_s, launch_s = self.fixed_s()
         return Roof(
             name=memory.name + (f" ({threads} threads)" if threads > 1 else ""),

@@ -90,7 +90,8 @@ class Point:
         first_touch = self.ideal_bytes if self.is_cold else 0
         cold = min(first_touch, self.cost.bytes)
         threads = roofs.threads_for(self.wants_threads)
-        return roofs.roof(self.number_format, self.cost.bytes, self.working_set_bytes, cold, threads)
+        written = self.cost.bytes_written
+        return roofs.roof(self.number_format, self.cost.bytes, self.working_set_bytes, cold, threads, written)
 
     def place(self, roofs: Roofs) -> Placement:
         """Its place under its roof; above by more than both uncertainties is a model error."""

@@ -25,8 +25,10 @@ STREAMS = {
     "load": ("roof_load", 1),
     "copy": ("roof_copy", 2),
     "copy around caches": ("roof_copy_around", 2),
+    "update": ("roof_update", 1),
     "triad": ("roof_triad", 3),
 }
+_SCALED = ("update", "triad")
 FACTOR = 0.5
 SAMPLES, SAMPLE_S = 15, 1e-3  # short, so that on a busy machine some are left alone
 CALIBRATION_S = 2e-4
@@ -129,10 +131,10 @@ def bind_stream(
     kernel, count = STREAMS[pattern]
     length = part.size // count // 16 * 16
     arrays = [part[n * length : (n + 1) * length] for n in range(count)]
-    moved = 4 * length * count
+    moved = 4 * length * (2 if pattern == "update" else count)
     if pattern == "load":
         arrays.append(aligned_empty((1,), "f32"))
-    scalars = {"factor": FACTOR} if pattern == "triad" else {}
+    scalars = {"factor": FACTOR} if pattern in _SCALED else {}
     return library.prepare(kernel, *arrays, repeats=repeats, **scalars), moved
 
 
@@ -146,13 +148,15 @@ def bind_peak(library: native.Library, kernel: str) -> tuple[native.Call, np.nda
 def check_stream(library: native.Library, pattern: str) -> None:
     """Run a stream on small arrays and compare. Raises UserError if it is wrong."""
     kernel, count = STREAMS[pattern]
-    arrays = [np.arange(_CHECKED_ELEMENTS, dtype=np.float32) + n for n in range(max(count, 2))]
+    arrays = [np.arange(_CHECKED_ELEMENTS, dtype=np.float32) + n for n in range(count)]
     if pattern == "load":
-        arrays[1] = np.zeros(1, np.float32)
+        arrays.append(np.zeros(1, np.float32))
     before = [array.astype(np.float64) for array in arrays]
-    scalars = {"factor": FACTOR} if pattern == "triad" else {}
+    scalars = {"factor": FACTOR} if pattern in _SCALED else {}
     library.prepare(kernel, *arrays, repeats=2, **scalars)()
-    wanted = {"load": np.array([before[0].sum()]), "triad": before[0] + FACTOR * before[1]}
+    wanted = {"load": np.array([before[0].sum()]), "update": FACTOR * (FACTOR * before[0] + 1) + 1}
+    if pattern == "triad":
+        wanted["triad"] = before[0] + FACTOR * before[1]
     if not np.allclose(arrays[-1], wanted.get(pattern, before[0]), rtol=1e-6, atol=0):
         raise UserError(f"{kernel}: wrong result, not timed", EXIT_FAILED)
 
