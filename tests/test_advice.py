@@ -21,6 +21,7 @@ from flashperf.crossover import advise as advise_module
 from flashperf.crossover import subject_of
 from flashperf.crossover.advise import Advised, advise, again, rule_of, subjects, write_advice
 from flashperf.errors import UserError
+from flashperf.workers import WorkerError
 
 RECORD = Path(__file__).parents[1] / "results" / "xeon-amx" / "crossover-precision.jsonl"
 RULE = Rule(
@@ -180,6 +181,20 @@ def test_an_interrupt_keeps_what_was_found(
     assert read.rules
     assert ("fusion softmax", "interrupted") in read.left_out
     assert len(read.rules) + len(read.left_out) == 4
+
+
+def test_a_process_that_dies_costs_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def one(subject: Any, *rest: Any) -> Any:
+        if subject.fixed["op"] == "softmax":
+            raise WorkerError("worker 3 was ended by signal 9: it said nothing")
+        return result_of(ONE)
+
+    monkeypatch.setattr(advise_module, "_one", one)
+    assert cli.main(["advise", "fusion", "--out", str(tmp_path), "--quiet"]) == 1
+    assert "signal 9" in " ".join(capsys.readouterr().out.split())
+    assert len(flashperf.advice(tmp_path / "advice.json", any_machine=True).rules) == 3
 
 
 def test_nothing_to_say_is_exit_code_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

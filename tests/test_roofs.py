@@ -245,8 +245,14 @@ def test_roofs_of_this_machine_are_measured_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(storage_module, "measure_roofs", measure)
     first, path, new = roofs_for()
     assert new
+    assert path
     assert path.is_relative_to(tmp_path)
     again, _, new = roofs_for()
     assert (again, new, len(calls)) == (first, False, 1)
     path.write_text("not a record\n")
     assert roofs_for()[2]
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder: nothing can be kept
+    found, nowhere, new = roofs_for()
+    assert (nowhere, new, found.ceilings) == (None, True, first.ceilings)
+    assert "not kept: can't write" in found.notes[-1]

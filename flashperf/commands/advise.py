@@ -13,7 +13,7 @@ from flashperf.advice import advice as read_advice
 from flashperf.commands import complete
 from flashperf.commands.crossover import Quiet
 from flashperf.commands.explain import OUTPUT, fresh_folder
-from flashperf.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_TOO_NOISY, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOO_NOISY, UserError
 from flashperf.progress import open_progress
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def advise(
 
     Runs ``flashperf crossover`` on the standard and the flash variant of every mechanism (batching: packed and
     padded), prints the table, and writes advice.json, which flashperf.advice(path).choose(mechanism, rows=...) reads.
-    Exit codes: 0 done, 3 nothing could be told, 130 interrupted (what was measured is kept and printed).
+    Exit codes: 0 done, 1 a process died, 3 nothing could be told, 130 interrupted (what was measured is kept and
+    printed).
     """
     from flashperf.crossover.advise import INTERRUPTED, write_advice
     from flashperf.crossover.advise import advise as find
@@ -87,6 +88,8 @@ def advise(
     print(f"wrote {path}")
     if any(a.why_not == INTERRUPTED for a in found):
         return EXIT_INTERRUPTED
+    if any(a.broke for a in found):
+        return EXIT_FAILED
     return EXIT_OK if any(a.rule and a.rule.decided for a in found) else EXIT_TOO_NOISY
 
 

@@ -45,7 +45,7 @@ def roofs(
     cost of a launch. What places kernels on a roofline reads the file that this writes.
     """
     from flashperf.report import console_for
-    from flashperf.roofs import kept_path, load_roofs, measure_roofs, save_roofs
+    from flashperf.roofs import keep_roofs, load_roofs, measure_roofs, save_roofs
     from flashperf.store import to_json
 
     paths: list[Path] = []
@@ -54,7 +54,8 @@ def roofs(
     else:
         with open_progress(quiet) as progress:
             found = measure_roofs(processes, budget, progress, backend=backend)
-        paths = [save_roofs(found, path) for path in (kept_path(found.environment), out) if path]
+        found, kept = keep_roofs(found)
+        paths = [path for path in (kept, save_roofs(found, out) if out else None) if path]
     if as_json:
         print(json.dumps(to_json(found), indent=1, ensure_ascii=False))
         return EXIT_OK

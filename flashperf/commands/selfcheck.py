@@ -115,7 +115,9 @@ def prediction(
     with open_progress(quiet) as progress:
         roofs, path, _ = roofs_for(progress)
         progress.phase("selfcheck", "the pipeline, predicted and measured")
-        found = check_accuracy(roofs, path.name, scenario=scenario, flash=flash)
+        found = check_accuracy(
+            roofs, path.name if path else "roofs of this run", scenario=scenario, flash=flash
+        )
     print("\n".join(lines(found)))
     return EXIT_OK
 

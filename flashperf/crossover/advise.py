@@ -14,6 +14,7 @@ from flashperf.crossover import CrossoverResult, Subject, crossover_of, replay, 
 from flashperf.crossover.result import advice_words
 from flashperf.errors import UserError
 from flashperf.progress import NullProgress, ProgressSink
+from flashperf.workers import WorkerError
 
 LEAST_SHARE_S = 5.0
 INTERRUPTED = "interrupted"
@@ -24,12 +25,13 @@ PAIRS: Mapping[str, tuple[str, str]] = {"batching": ("packed", "padded")}
 
 @dataclasses.dataclass(frozen=True)
 class Advised:
-    """One line of the table: a rule and what it rests on; or why there is none."""
+    """One line of the table: a rule and what it rests on; or why there is none. ``broke``: a process died."""
 
     title: str
     rule: Rule | None
     result: CrossoverResult | None
     why_not: str = ""
+    broke: bool = False
 
 
 def subjects(names: Sequence[str], backend: str) -> Iterator[Subject]:
@@ -58,7 +60,8 @@ def advise(
     """Find the crossover of two variants of every mechanism; ``folder`` keeps a record of each.
 
     The time is shared out evenly over what is left, at least LEAST_SHARE_S each. What can't run here, or for which
-    not even three sizes fit into its time, is in the table with its reason; after Ctrl-C, what was not reached too.
+    not even three sizes fit into its time, or whose process dies, is in the table with its reason; after Ctrl-C, what
+    was not reached too.
     ``finished`` is told all lines so far after each. Raises WrongResult for a wrong kernel.
     """
     todo = list(subjects(names, backend))
@@ -104,6 +107,8 @@ def _advised(
         if "wrong result" in str(error):
             raise
         return Advised(title, None, None, str(error))
+    except WorkerError as error:
+        return Advised(title, None, None, str(error), broke=True)
     return Advised(title, rule_of(subject, result), result)
 
 

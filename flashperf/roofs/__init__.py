@@ -7,7 +7,7 @@ environment, and read back by everything that places a kernel on a roofline.
 from flashperf.roofs.levels import CacheLevel, cache_levels
 from flashperf.roofs.measuring import measure_roofs
 from flashperf.roofs.model import COMPUTE, DISPATCH, LINK, MEMORY, SCRATCHPAD, TIMER, Ceiling, Roofs
-from flashperf.roofs.storage import kept_path, load_roofs, roofs_for, save_roofs
+from flashperf.roofs.storage import keep_roofs, kept_path, load_roofs, roofs_for, save_roofs
 
 __all__ = [
     "COMPUTE",
@@ -20,6 +20,7 @@ __all__ = [
     "Ceiling",
     "Roofs",
     "cache_levels",
+    "keep_roofs",
     "kept_path",
     "load_roofs",
     "measure_roofs",

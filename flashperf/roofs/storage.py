@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -33,6 +34,16 @@ def save_roofs(roofs: Roofs, path: Path) -> Path:
     return path
 
 
+def keep_roofs(roofs: Roofs) -> tuple[Roofs, Path | None]:
+    """Keep roofs for this machine. Where that can't be done they have a note that says why, and no path."""
+    path = kept_path(roofs.environment)
+    try:
+        return roofs, save_roofs(roofs, path)
+    except RecordError as error:
+        note = f"not kept: {error} (XDG_CACHE_HOME names the one of all caches)"
+        return dataclasses.replace(roofs, notes=(*roofs.notes, note)), None
+
+
 def read_roofs(records: Records) -> Roofs:
     """The roofs in a record. Raises RecordError if it holds none or they make no sense."""
     line = next(records.of("roofs"), None)
@@ -55,15 +66,14 @@ def load_roofs(path: Path) -> Roofs:
     return read_roofs(read_records(path))
 
 
-def roofs_for(progress: ProgressSink | None = None, backend: str = "cpu") -> tuple[Roofs, Path, bool]:
+def roofs_for(progress: ProgressSink | None = None, backend: str = "cpu") -> tuple[Roofs, Path | None, bool]:
     """The roofs of this machine, the file that keeps them, and whether they were measured just now.
 
-    ``backend``: other than ``cpu``, those of the GPU. A kept file that can't be read is measured anew; one that
-    can't be written is an error, as is a GPU that isn't there.
+    ``backend``: other than ``cpu``, those of the GPU. A kept file that can't be read is measured anew; where none can
+    be written there is no path. Raises UserError for a GPU that isn't there.
     """
     path = kept_path(measured_device(backend))
     try:
         return load_roofs(path), path, False
     except RecordError:
-        roofs = measure_roofs(progress=progress, backend=backend)
-        return roofs, save_roofs(roofs, path), True
+        return *keep_roofs(measure_roofs(progress=progress, backend=backend)), True

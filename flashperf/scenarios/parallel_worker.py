@@ -23,6 +23,8 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
+from flashperf.worker import die_with_parent
+
 WIDTH, HEADS, HIDDEN = 256, 4, 688
 TIMEOUT_S = 60
 STRATEGIES = ("data", "tensor", "sequence")
@@ -153,6 +155,7 @@ def check(strategy: str, x: torch.Tensor, mine: Weights, everything: Weights, ta
 
 def main() -> None:
     """Meet the others, check every strategy, time them in turn beside one rank alone, print what came out."""
+    die_with_parent()
     options = json.loads(os.environ.get("FLASHPERF_OPTIONS", "{}"))
     device = _join()
     torch.set_num_threads(1)
