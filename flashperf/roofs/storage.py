@@ -34,11 +34,13 @@ def save_roofs(roofs: Roofs, path: Path) -> Path:
     return path
 
 
-def keep_roofs(roofs: Roofs) -> tuple[Roofs, Path | None]:
-    """Keep roofs for this machine. Where that can't be done they have a note that says why, and no path."""
-    path = kept_path(roofs.environment)
+def keep_roofs(roofs: Roofs, path: Path | None = None) -> tuple[Roofs, Path | None]:
+    """Keep roofs, for their own environment unless in ``path``.
+
+    Where that can't be done they have a note that says why, and there is no path.
+    """
     try:
-        return roofs, save_roofs(roofs, path)
+        return roofs, save_roofs(roofs, path or kept_path(roofs.environment))
     except RecordError as error:
         note = f"not kept: {error} (XDG_CACHE_HOME names the one of all caches)"
         return dataclasses.replace(roofs, notes=(*roofs.notes, note)), None
@@ -76,4 +78,4 @@ def roofs_for(progress: ProgressSink | None = None, backend: str = "cpu") -> tup
     try:
         return load_roofs(path), path, False
     except RecordError:
-        return *keep_roofs(measure_roofs(progress=progress, backend=backend)), True
+        return *keep_roofs(measure_roofs(progress=progress, backend=backend), path), True
