@@ -6,6 +6,7 @@ the bytes that the program loads and stores; the line that a cached store reads 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import statistics
@@ -32,6 +33,9 @@ PARTNERS = {
     "read_sum_f32": (1, {"portable": "sum_sp_sse", "avx2": "sum_sp_avx", "avx512": "sum_sp_avx512"}),
 }
 
+#: NumPy asks for huge pages; by this glibc's malloc does too, so that both walk through the same pages of memory.
+_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
 
 def why_not() -> str:
     """Empty if likwid-bench is here, else the reason why not."""
@@ -53,7 +57,7 @@ def run_once(
     """
     workgroup = f"N:{total_bytes // 1000}kB:{threads}"
     command = ["likwid-bench", "-t", kernel, "-W", workgroup, "-i", str(iterations)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **_HUGE_PAGES})
     match = re.search(rf"{unit}:\s*([\d.]+)", done.stdout)
     if not match:
         raise RuntimeError(f"{' '.join(command)}: {done.stdout[-200:]}{done.stderr[-200:]}")

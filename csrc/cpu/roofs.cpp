@@ -55,16 +55,15 @@ void roof_copy(const float* x, float* y, int64_t n, int64_t repeats) {
 }
 
 // In place: a line comes once and goes back, where a copy also reads the line that it is about to write.
-void roof_update(float* x, int64_t n, int64_t repeats, float factor) {
-  const vf f = splat(factor), one = splat(1.0f);
+void roof_update(float* x, int64_t n, int64_t repeats) {
   for (int64_t r = 0; r < repeats; ++r, memory_barrier()) {
     int64_t i = 0;
     for (; i + kStep <= n; i += kStep)
       for (int u = 0; u < kAhead; ++u) {
         const int64_t at = i + u * kWidth;
-        store(x + at, f * load(x + at) + one);
+        store(x + at, -load(x + at));
       }
-    for (; i < n; ++i) x[i] = factor * x[i] + 1.0f;
+    for (; i < n; ++i) x[i] = -x[i];
   }
 }
 
@@ -112,7 +111,7 @@ void roof_dispatch(const float*, float*) {}
 FP_KERNEL(roof_load, "x[n] -> total[1]; n repeats")
 FP_KERNEL(roof_copy, "x[n] -> y[n]; n repeats")
 FP_KERNEL(roof_copy_around, "x[n] -> y[n]; n repeats")
-FP_KERNEL(roof_update, "~x[n]; n repeats factor")
+FP_KERNEL(roof_update, "~x[n]; n repeats")
 FP_KERNEL(roof_triad, "b[n] c[n] -> a[n]; n repeats factor")
 FP_KERNEL(roof_dispatch, "x[1] -> y[1];")
 

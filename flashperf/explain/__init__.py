@@ -94,8 +94,10 @@ def explain(
 ) -> Explanation:
     """Split the slowdown of ``factory(**flash)()`` against ``factory(**standard)()`` over the switches.
 
-    The factory must be importable by worker processes: a function at the top level of a file. ``options`` are
-    those of ``explain_factory``. Raises UserError where workers can't load it.
+    The factory must be importable by worker processes: a function at the top level of a file. The floating arrays
+    that a mixture returns are compared with Standard's before it is timed. ``options``: budget_s (wall seconds),
+    seed, out (folder of the record). Raises UserError where workers can't load it, where a mixture fails, and where
+    its result is off by more than a tenth of the norm of Standard's.
     """
     if not isinstance(factory, str) and not callable(factory):
         raise UserError(f"a factory is a function or MODULE:FACTORY, not a {type(factory).__name__}")

@@ -28,7 +28,6 @@ STREAMS = {
     "update": ("roof_update", 1),
     "triad": ("roof_triad", 3),
 }
-_SCALED = ("update", "triad")
 FACTOR = 0.5
 SAMPLES, SAMPLE_S = 15, 1e-3  # short, so that on a busy machine some are left alone
 CALIBRATION_S = 2e-4
@@ -134,7 +133,7 @@ def bind_stream(
     moved = 4 * length * (2 if pattern == "update" else count)
     if pattern == "load":
         arrays.append(aligned_empty((1,), "f32"))
-    scalars = {"factor": FACTOR} if pattern in _SCALED else {}
+    scalars = {"factor": FACTOR} if pattern == "triad" else {}
     return library.prepare(kernel, *arrays, repeats=repeats, **scalars), moved
 
 
@@ -152,9 +151,9 @@ def check_stream(library: native.Library, pattern: str) -> None:
     if pattern == "load":
         arrays.append(np.zeros(1, np.float32))
     before = [array.astype(np.float64) for array in arrays]
-    scalars = {"factor": FACTOR} if pattern in _SCALED else {}
-    library.prepare(kernel, *arrays, repeats=2, **scalars)()
-    wanted = {"load": np.array([before[0].sum()]), "update": FACTOR * (FACTOR * before[0] + 1) + 1}
+    scalars = {"factor": FACTOR} if pattern == "triad" else {}
+    library.prepare(kernel, *arrays, repeats=3, **scalars)()
+    wanted = {"load": np.array([before[0].sum()]), "update": -before[0]}
     if pattern == "triad":
         wanted["triad"] = before[0] + FACTOR * before[1]
     if not np.allclose(arrays[-1], wanted.get(pattern, before[0]), rtol=1e-6, atol=0):
