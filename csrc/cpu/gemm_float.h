@@ -41,14 +41,15 @@ struct FmaPairs {
 };
 
 #if defined(__AVX512BF16__)
-// Both operands bf16, multiplied in pairs; for a single row. The instruction starts at most once per cycle
-// (once in two on some CPUs), a float multiply-add twice: what it saves is widening, which more rows share.
+// Both operands bf16, multiplied in pairs. Where it starts as often as a float multiply-add does, it does
+// twice the work; Intel's start at most half as often, and what it saves there is widening, which more rows
+// share.
 struct DotPairs {
   using A = bf16;
   using B = bf16;
   using Acc = float;
   using V = vf;
-  static constexpr int kDepth = 2, kRows = 1;
+  static constexpr int kDepth = 2, kRows = kMaxRows;
   static __m512bh load(const B* b) { return (__m512bh)_mm512_loadu_si512(b); }
   static __m512bh spread(const A* a) {
     int32_t pair;
@@ -57,6 +58,12 @@ struct DotPairs {
   }
   static V multiply_add(V acc, __m512bh a, __m512bh b) { return (V)_mm512_dpbf16_ps((__m512)acc, a, b); }
 };
+
+// Whether products of so many rows are made of dots: of Zen 4 on AMD's. `flashperf roofs` shows both peaks.
+inline bool by_dots(int64_t m) {
+  static const bool is_amd = __builtin_cpu_is("amd");
+  return m == 1 || is_amd;
+}
 #endif
 
 // y = x @ w: two neighbouring vectors of columns, converted to T.
@@ -105,12 +112,14 @@ const float* as_float(const T* x, int64_t rows, int64_t k, int64_t row_length) {
   return out;
 }
 
-// A bf16 row that can be read in pairs: one of odd length is copied, with a zero at the end.
-inline const bf16* whole_pairs(const bf16* x, int64_t k) {
+// Rows of bf16 that can be read in pairs: those of odd length are copied, each with a zero at the end.
+inline const bf16* whole_pairs(const bf16* x, int64_t rows, int64_t k) {
   if (k % 2 == 0) return x;
-  bf16* out = scratch<Buffer::kLeft, bf16>(k + 1);
-  std::copy_n(x, k, out);
-  out[k] = {};
+  bf16* out = scratch<Buffer::kLeft, bf16>(rows * (k + 1));
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(x + r * k, k, out + r * (k + 1));
+    out[r * (k + 1) + k] = {};
+  }
   return out;
 }
 
@@ -143,8 +152,8 @@ void product_packed(const T* x, int64_t m, int64_t k, int64_t n, const T* w, con
   const int64_t length = ceil_div(k, kGroup<T>) * kGroup<T>;
 #if defined(__AVX512BF16__)
   if constexpr (std::is_same_v<T, bf16>) {
-    if (m == 1)
-      return multiply<DotPairs>(whole_pairs(x, k), length, m, length / 2, n, in_place(w), in_place(w2),
+    if (by_dots(m))
+      return multiply<DotPairs>(whole_pairs(x, m, k), length, m, length / 2, n, in_place(w), in_place(w2),
                                 epilogue);
   }
 #endif
@@ -172,6 +181,16 @@ void product_rows(const T* x, int64_t m, int64_t k, int64_t n, const T* w, const
   if constexpr (std::is_same_v<T, bf16>) {
     const auto pairs = [&](const T* matrix) { return panels_of_rows<2, bf16>(matrix, k, n, m <= 32); };
     return amx::multiply(x, m, k, n, pairs(w), pairs(w2), epilogue);
+  }
+#endif
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (by_dots(m)) {
+      const auto pairs = [&](const T* matrix) { return panels_of_rows<2, bf16>(matrix, k, n); };
+      const int64_t length = ceil_div(k, 2) * 2;
+      return multiply<DotPairs>(whole_pairs(x, m, k), length, m, length / 2, n, pairs(w), pairs(w2),
+                                epilogue);
+    }
   }
 #endif
   const auto panels = [&](const T* matrix) { return panels_of_rows<1, float>(matrix, k, n); };
