@@ -21,6 +21,10 @@ class WorkerError(RuntimeError):
     """A worker died, stopped answering or failed; the message ends with what it last said."""
 
 
+class NoAnswerError(WorkerError):
+    """A worker gave no answer within its time: a call hangs, or is slower than was allowed for."""
+
+
 class SubjectError(WorkerError):
     """What a worker was asked to do failed; the worker lives and can be asked again."""
 
@@ -105,7 +109,7 @@ class Worker:
         while b"\n" not in self._pending:
             ready, _, _ = select.select([file], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise WorkerError(f"worker {self.number} gave no answer within {timeout_s:.0f} s")
+                raise NoAnswerError(f"worker {self.number} gave no answer within {timeout_s:.0f} s")
             chunk = os.read(file, 1 << 16)
             if not chunk:
                 raise self._died()

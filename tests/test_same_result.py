@@ -16,6 +16,7 @@ from flashperf.explain.own import FactoryPhases
 from flashperf.explain.same_result import SameResult
 from flashperf.progress import NullProgress
 from flashperf.store import read_records
+from flashperf.workers import NoAnswerError
 
 RECORD = Path(__file__).parent.parent / "results" / "xeon-amx" / "explain-b.jsonl"
 
@@ -56,8 +57,8 @@ def subject(file: Path) -> FactorySubject:
 def test_another_form_and_lower_precision_are_the_same_result(file: Path, levels: dict[str, str]) -> None:
     ours = subject(file)
     ours.prepare(levels)
-    assert ours.compares()
     assert ours.run(levels)["seconds"] > 0
+    assert not any("not compared" in remark for remark in ours.remarks())
 
 
 def test_a_wrong_mixture_is_named_and_not_timed(file: Path) -> None:
@@ -91,19 +92,24 @@ def test_how_a_result_is_wrong_is_said(result: Any, said: str) -> None:
         SameResult(np.ones(4, np.float32)).check(result, "a=b")
 
 
-def test_results_without_a_floating_array_are_timed_and_a_note_says_so(file: Path, tmp_path: Path) -> None:
+def test_results_without_a_floating_array_are_timed_and_a_note_says_so(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     levels = {"n": "2000"}
     silent = FactorySubject(f"{file}:silent", levels)
     silent.prepare(levels)
     silent.prepare({"n": "6000"})
-    assert not silent.compares()
+    assert len(silent.remarks()) == 1
+    silent.run(levels)
+    monkeypatch.setattr("flashperf.explain.factory.SHORT_S", 10.0)
+    assert "is timed by itself" in silent.remarks()[1]
 
     common = {"budget_s": 9.0, "seed": 0, "progress": NullProgress(), "began": None, "out": tmp_path / "out"}
     phases = FactoryPhases(f"{file}:silent", levels, {"n": "6000"}, **common)
     worker = SimpleNamespace(call=lambda method: getattr(silent, method)())
     with phases.writer:
         phases.isolate(SimpleNamespace(workers=[worker]))  # type: ignore[arg-type]
-    (note,) = read_records(tmp_path / "out" / "record.jsonl").of("note")
+    note, _ = read_records(tmp_path / "out" / "record.jsonl").of("note")
     assert note["text"] == "results were not compared: the callable of Standard returns no floating array"
 
 
@@ -111,3 +117,16 @@ def test_a_note_of_the_record_is_one_of_the_explanation() -> None:
     lines = [dict(line) for line in read_records(RECORD).lines]
     found = analyse([*lines[:-1], {"kind": "note", "text": "mind this"}, lines[-1]])
     assert "mind this" in found.notes
+
+
+def test_a_call_that_hangs_or_is_too_slow_is_said_to_be_that(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(phases: FactoryPhases) -> str:
+        raise NoAnswerError("worker 4 gave no answer within 12 s")
+
+    monkeypatch.setattr(FactoryPhases, "_measure_active", hang)
+    common = {"budget_s": 9.0, "seed": 0, "progress": NullProgress(), "began": None, "out": tmp_path / "out"}
+    phases = FactoryPhases(f"{file}:silent", {"n": "1"}, {"n": "2"}, **common)
+    with pytest.raises(UserError, match="within 12 s: a call hangs, or is too slow for the budget of 9 s"):
+        phases.measure()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +15,10 @@ from typing import Any
 
 from flashperf.errors import EXIT_FAILED, UserError
 from flashperf.explain.same_result import SameResult
+from flashperf.units import seconds as short_time
 
 Factory = Callable[..., Callable[[], Any]]
+SHORT_S = 10e-6  # a hundred times what reading the clock takes
 
 
 class FactorySubject:
@@ -29,6 +32,7 @@ class FactorySubject:
         self._standard = dict(standard)
         self._expected: SameResult | None = None
         self._calls: dict[tuple[tuple[str, str], ...], Callable[[], Any]] = {}
+        self._shortest_s = math.inf
 
     def rebuild(self, seed: int) -> None:
         """Drop every callable, and with it the buffers that it holds."""
@@ -46,9 +50,17 @@ class FactorySubject:
         self._expected.check(result, _words(levels))
         self._calls[key] = call
 
-    def compares(self) -> bool:
-        """Whether Standard returned anything that results are compared with."""
-        return self._expected is not None and self._expected.compared
+    def remarks(self) -> list[str]:
+        """What a reader of the result has to know: that nothing was compared, that calls are too short."""
+        said = []
+        if self._expected is None or not self._expected.compared:
+            said.append("results were not compared: the callable of Standard returns no floating array")
+        if self._shortest_s < SHORT_S:
+            said.append(
+                f"a call takes {short_time(self._shortest_s)}, and is timed by itself: reading the clock and calling "
+                "are part of it; let it do its work many times over"
+            )
+        return said
 
     def _made(self, levels: Mapping[str, str]) -> tuple[Callable[[], Any], Any]:
         """A new callable, and what its first run returns."""
@@ -73,7 +85,9 @@ class FactorySubject:
         except Exception as error:
             message = f"a timed run failed for {_words(levels)}: {type(error).__name__}: {error}"
             raise UserError(message, EXIT_FAILED) from error
-        return {"seconds": time.perf_counter() - begin}
+        seconds = time.perf_counter() - begin
+        self._shortest_s = min(self._shortest_s, seconds)
+        return {"seconds": seconds}
 
 
 def _words(levels: Mapping[str, str]) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 
 from flashperf import environment
 from flashperf.attribution import CostModel, SwitchLevels
-from flashperf.errors import EXIT_INTERRUPTED, UserError
+from flashperf.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
 from flashperf.explain.analysis import analyse
 from flashperf.explain.session import Deadline, Session, measure_advice
 from flashperf.progress import ProgressSink
 from flashperf.records import Explanation
 from flashperf.store import RecordWriter, read_records
-from flashperf.workers import WorkerPool
+from flashperf.workers import NoAnswerError, WorkerPool
 
 WORKERS = 8
 REPORT_S = 3.0  # kept back for tables, pictures and the page
@@ -83,7 +83,11 @@ class Phases:
                 except KeyboardInterrupt:
                     stopped = "interrupted"
                 except Exception as failure:
-                    stopped, error = f"failed: {failure}", failure
+                    error = failure
+                    if isinstance(failure, NoAnswerError):
+                        slow = f"a call hangs, or is too slow for the budget of {self.deadline.budget_s:g} s"
+                        error = UserError(f"{failure}: {slow}", EXIT_FAILED)
+                    stopped = f"failed: {error}"
             self._note_environment()
             self.writer.write("end", stopped=stopped, seconds=self.deadline.elapsed_s)
         try:
