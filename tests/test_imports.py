@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus processor",
     "found and timed": (
-        "native signature beside isa registry backends environment disturbance energy memory timers measure "
-        "problem blocks store state_file compare comparing worker workers progress deadline noise emulator "
+        "native signature beside isa registry backends environment disturbance energy hardware_counters memory "
+        "timers measure problem blocks store state_file compare comparing worker workers progress deadline noise emulator "
         "emulator_build machine_code gpu roofs crossover"
     ),
     # a definition binds through its CUDA and Triton launches, which read its constants
