@@ -21,8 +21,8 @@ LAYERS: dict[str, str] = {
     "pure": "records dtypes suggest units stats attribution roofline check errors advice gpus processor",
     "found and timed": (
         "native signature beside isa registry backends environment disturbance energy hardware_counters memory "
-        "timers measure problem blocks store state_file compare comparing worker workers progress deadline noise emulator "
-        "emulator_build machine_code gpu roofs crossover"
+        "timers measure problem blocks store state_file compare comparing worker workers progress deadline noise "
+        "emulator emulator_build machine_code gpu roofs crossover"
     ),
     # a definition binds through its CUDA and Triton launches, which read its constants
     "mechanisms": "mechanisms cuda kernels traffic predict",
