@@ -14,6 +14,7 @@ from pathlib import Path
 from flashperf.claims.analysis import Judged, read_report
 from flashperf.explain import replay
 from flashperf.records import Interval
+from flashperf.report.numbers import bracketed
 from flashperf.report.two_runs import Change, compare_runs
 
 APART = 1.2  # as a factor
@@ -66,7 +67,7 @@ def _cells(change: Change) -> str:
 
 
 def _text(interval: Interval | None) -> str:
-    return f"{interval.value:.2f} [{interval.low:.2f} {interval.high:.2f}]" if interval else "-"
+    return bracketed(interval) if interval else "-"
 
 
 def _apart(a: Interval | None, b: Interval | None) -> bool:
