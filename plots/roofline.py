@@ -151,7 +151,7 @@ def _place(drawn: Figure, run: RooflineRun, point: Point, at_in: float, y: float
     place = point.place(run.roofs)
     colour = ERROR if place.model_error else PALETTE["ink" if is_bound(place) else "muted"]
     said = short_words(place, point.roof(run.roofs)) + ("" if point.cost.flops else " (no FLOPs)")
-    drawn.text(at_in / WIDTH_IN, y, said, size=7.3, ha="right", va="center", color=colour)
+    drawn.text(at_in / WIDTH_IN, y, said, size=7, ha="right", va="center", color=colour)
 
 
 def _list_markers(drawn: Figure, markers: dict[tuple[str, str], list[float]]) -> None:

@@ -18,6 +18,7 @@ MEMORY, COMPUTE, DISPATCH, TIMER = "memory", "compute", "dispatch", "timer"
 #: before or after a kernel.
 SCRATCHPAD, LINK = "scratchpad", "link"
 DRAM = "DRAM"
+AS_FAST = 0.97  # of the fastest unit
 #: Formats whose products run in the units of another: half types are widened before they are multiplied.
 _COMPUTED_AS = {"f16": "f32", "bf16": "f32"}
 
@@ -95,13 +96,24 @@ class Roofs:
 
     def levels(self, threads: int = 1) -> list[Ceiling]:
         """The best access pattern of every memory level, innermost first."""
-        names = dict.fromkeys(c.name for c in self.of(MEMORY, threads))
-        return [_best(c for c in self.of(MEMORY, threads) if c.name == name) for name in names]
+        return self._levels.get(threads, [])
+
+    @cached_property
+    def _levels(self) -> dict[int, list[Ceiling]]:
+        found = {}
+        for threads in self.thread_counts:
+            measured = self.of(MEMORY, threads)
+            names = dict.fromkeys(c.name for c in measured)
+            found[threads] = [_best(c for c in measured if c.name == name) for name in names]
+        return found
 
     def loads(self, level: Ceiling) -> Ceiling:
         """What loads alone reach at the level of a ceiling; itself where that wasn't measured."""
-        same = (c for c in self.of(MEMORY, level.threads) if (c.name, c.how) == (level.name, "load"))
-        return next(same, level)
+        return self._loads.get((level.name, level.threads), level)
+
+    @cached_property
+    def _loads(self) -> dict[tuple[str, int], Ceiling]:
+        return {(c.name, c.threads): c for c in self.of(MEMORY) if c.how == "load"}
 
     def memory(
         self,
@@ -134,11 +146,15 @@ class Roofs:
         return bound, bytes_moved / least_s
 
     def units(self, number_format: str, threads: int = 1) -> list[Ceiling]:
-        """The units that compute in a format, fastest first; those of f32 where a format has none itself."""
+        """The units that compute in a format, fastest first; those of f32 where a format has none itself.
+
+        Of two that are as fast as each other, fused multiply-adds come before separate ones ("simd").
+        """
         found = [c for c in self.of(COMPUTE, threads) if c.name == number_format]
         if not found and number_format in _COMPUTED_AS:
             return self.units(_COMPUTED_AS[number_format], threads)
-        return sorted(found, key=lambda c: -c.value)
+        best = max((c.value for c in found), default=0.0)
+        return sorted(found, key=lambda c: (c.value < AS_FAST * best, c.how == "simd", -c.value))
 
     def fixed_s(self) -> tuple[float, float]:
         """Seconds of one call from Python and of each further one from native code; 0 if not measured.
