@@ -42,7 +42,7 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
         folder.mkdir(exist_ok=True)
         (folder / "bench_toy.py").write_text(text)
         options = [*PLUGIN, "-p", "no:hypothesispytest", "bench/bench_toy.py"]
-        options.append(f"--flashperf-budget={0.4 if processes == 1 else 5}")
+        options.append(f"--flashperf-budget={0.4 if processes == 1 else 12}")
         return pytester.runpytest_subprocess(
             *options, f"--flashperf-processes={processes}", *arguments, timeout=300
         )
